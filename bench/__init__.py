@@ -1,0 +1,1 @@
+"""What nbagent costs, measured: ``python -m bench``."""
