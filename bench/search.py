@@ -39,12 +39,16 @@ def _rg(root: Path, *arguments: str) -> Callable[[], None]:
     return work
 
 
-def _side(runs: int, works: dict[tuple[str, str], Callable[[], Any]]) -> list[Figure | str]:
-    """Medians of works that take turns, so that what else the machine does falls on all."""
+def _side(runs: int, works: dict[tuple[str, str], Callable[[], Any]]) -> dict[tuple[str, str], list[float]]:
+    """Milliseconds of works that take turns, so that what else the machine does falls on all."""
     taken: dict[tuple[str, str], list[float]] = {key: [] for key in works}
     for _ in range(runs):
         for key, work in works.items():
             taken[key] += milliseconds(work, 1, warm=0 if taken[key] else 1)
+    return taken
+
+
+def _medians(taken: dict[tuple[str, str], list[float]]) -> Found:
     return [Figure(what, median(values), "ms", who=who) for (what, who), values in taken.items()]
 
 
@@ -52,7 +56,7 @@ def measure(quick: bool) -> Found:
     from tests.toolbox import toolbox
 
     files, megabytes = (300, 2) if quick else (20_000, 200)
-    runs = 2 if quick else 9
+    runs = 2 if quick else 15
     found: Found = []
     ripgrep = shutil.which("rg") is not None
     with ground() as place, asyncio.Runner() as loop:
@@ -80,8 +84,9 @@ def measure(quick: bool) -> Found:
             )
         else:
             found.append("ripgrep is not there to compare with: the tools search by themselves.")
-        found += _side(runs, works)
-        found += _ratios(found)
+        taken = _side(runs, works)
+        found += _medians(taken)
+        found += _ratios(taken)
         big = place.root / "big.log"
         line = b"2024-01-01 00:00:00 INFO everything is as it was before, and nothing happened at all\n"
         with big.open("wb") as file:
@@ -109,18 +114,19 @@ def measure(quick: bool) -> Found:
         }
         if ripgrep:
             works[(f"grep in a {name}, no match", "rg")] = _rg(place.root, "-n", "never here", "big.log")
-        found += _side(2 if quick else 5, works)
+        found += _medians(_side(2 if quick else 5, works))
         assert small.read_text().startswith(f"value = {value['now']}")
     return found
 
 
-def _ratios(found: Found) -> Found:
-    values = {(each.what, each.who): each.value for each in found if isinstance(each, Figure)}
+def _ratios(taken: dict[tuple[str, str], list[float]]) -> Found:
+    """Medians of the ratios turn by turn: the two of a turn met the same machine."""
     ratios: Found = []
     for what in ("grep, few matches", "grep, matches in most files"):
         for who in ("rg", "rg, same order"):
-            if (what, who) in values:
-                ratio = values[(what, "nbagent")] / values[(what, who)]
+            if (what, who) in taken:
+                turns = zip(taken[(what, "nbagent")], taken[(what, who)], strict=True)
+                ratio = median([ours / theirs for ours, theirs in turns])
                 ratios.append(Figure(f"{what}: against {who}", ratio, "times", most=1.3))
     return ratios
 

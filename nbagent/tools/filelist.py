@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from nbagent.errors import ToolError
@@ -24,23 +24,22 @@ WALK = (
 )
 
 
-async def list_files(
-    folder: Path, top: Path, ripgrep: str, environment: dict[str, str], only: Sequence[str] = ()
-) -> list[str]:
-    """Paths relative to ``folder``, in no order. ``top``: see ``walk.ignore_top``; ``only``: options that choose, for ripgrep."""
+async def list_files(folder: Path, top: Path, ripgrep: str, environment: dict[str, str]) -> list[str]:
+    """Paths relative to ``folder``, in no order. ``top``: see ``walk.ignore_top``."""
     if not ripgrep:
-        return await _walked(folder, top)
-    argv = [ripgrep, "--no-config", *WALK, "--files", "--null", *only, "--", "./"]
+        return await walked(folder, top)
+    argv = [ripgrep, "--no-config", *WALK, "--files", "--null", "--", "./"]
     said = await run(argv, cwd=folder, environment=environment)
     if said.code not in (0, 1) and not said.out:
         raise ToolError(f"The files could not be listed: {said.error.strip()[:300]}")
     return await in_thread(lambda: not_ignored(split_names(said.out), folder, top))
 
 
-async def _walked(folder: Path, top: Path) -> list[str]:
+async def walked(folder: Path, top: Path, wanted: Collection[str] | None = None) -> list[str]:
+    """The same without ripgrep. ``wanted``: see ``Walk.files``."""
     stop = threading.Event()
     try:
-        return await in_thread(lambda: list(Walk(folder, top, stop).files()))
+        return await in_thread(lambda: list(Walk(folder, top, stop).files(wanted)))
     finally:
         stop.set()
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from nbagent.errors import ToolError
 from nbagent.tools.cells import notebook_lines
 from nbagent.tools.child import Said, python_argv, run
-from nbagent.tools.filelist import WALK, list_files, newest_first, not_ignored, split_names
+from nbagent.tools.filelist import WALK, list_files, newest_first, not_ignored, split_names, walked
 from nbagent.tools.pattern import path_matcher
 from nbagent.tools.regex import in_python
 from nbagent.tools.textfile import looks_binary
@@ -129,7 +129,7 @@ async def _by_ripgrep(hunt: Hunt, ripgrep: str) -> Found:
     known: Known | None = None
     ordered, guarded = [hunt.only], 0
     if not hunt.only:
-        (names, known), (notebooks, guarded) = await _both(_matching(hunt, ripgrep), _beside(hunt, ripgrep))
+        (names, known), (notebooks, guarded) = await _both(_matching(hunt, ripgrep), _beside(hunt))
         if _PLAIN.fullmatch(hunt.pattern):
             notebooks = [name for name in names if name.endswith(".ipynb")]
         found = [*(name for name in names if not name.endswith(".ipynb")), *notebooks]
@@ -152,14 +152,16 @@ async def _both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -
     return one.result(), other.result()
 
 
-async def _beside(hunt: Hunt, ripgrep: str) -> tuple[list[str], int]:
-    """By their names alone: the notebooks, and how many files are left out. Whether those match is nobody's business."""
-    only = ["--type-add=beside:*.ipynb", "--type=beside"]
-    if all(re.fullmatch(r"[A-Za-z0-9._-]+", mark) for mark in hunt.marks):
-        only += [f"--type-add=beside:*{mark}*" for mark in hunt.marks]
-    else:
-        only = []
-    names = _included(hunt, await list_files(hunt.folder, hunt.top, ripgrep, hunt.environment, only))
+async def _beside(hunt: Hunt) -> tuple[list[str], int]:
+    """By their names alone: the notebooks, and how many files are left out. Whether those match is nobody's business.
+
+    Few names are wanted, so a walk in Python takes less of the processors from ripgrep, which searches meanwhile, than a second one.
+    """
+    plain = _PLAIN.fullmatch(hunt.pattern)
+    wanted = hunt.marks if plain else (*hunt.marks, ".ipynb")
+    if not wanted:
+        return [], 0
+    names = _included(hunt, await walked(hunt.folder, hunt.top, wanted))
     return [name for name in names if name.endswith(".ipynb")], len(hunt.guard(names))
 
 

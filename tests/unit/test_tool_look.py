@@ -267,3 +267,10 @@ def test_the_ignore_file_for_ripgrep_says_what_the_walk_says() -> None:
 )
 def test_globs(pattern: str, path: str, fits: bool) -> None:
     assert path_matcher(pattern)(path) is fits
+
+
+async def test_a_guard_on_a_folder_counts_its_files(box: Toolbox) -> None:
+    aged(box, "a.py", "vault/x.py", "deep/vaulted/y.py", "deep/z.py")
+    box.rules = (*ALLOW, Rule("read", "*vault*", "deny"))
+    for pattern in ("needle", r"\bnothing\b"):
+        assert "2 files left out (a rule guards reading)" in await box.text("grep", pattern=pattern)
