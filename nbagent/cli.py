@@ -283,7 +283,7 @@ def _mentioned(runtime: Any, agent: str, text: str) -> tuple[Any, ...]:
         return ()
     attacher = Attacher(
         runtime.root,
-        lambda permission, pattern: runtime.why(agent, permission, pattern).action == "allow",
+        lambda permission, pattern: runtime.policy.why(agent, permission, pattern).action == "allow",
         {},
         str,
         list,
@@ -484,7 +484,7 @@ def _approve(options: argparse.Namespace) -> int:
 def _why(options: argparse.Namespace) -> int:
     runtime = _open(options)
     try:
-        found = runtime.why(options.agent, options.permission, " ".join(options.pattern) or "*")
+        found = runtime.policy.why(options.agent, options.permission, " ".join(options.pattern) or "*")
         print(json.dumps(found.to_json()) if options.json else "\n".join(found.lines(options.all)))
         return DONE
     finally:
@@ -494,7 +494,7 @@ def _why(options: argparse.Namespace) -> int:
 def _tools(options: argparse.Namespace) -> int:
     runtime = _open(options)
     try:
-        rows = runtime.tools(options.name or options.agent)
+        rows = runtime.policy.tools(options.name or options.agent)
         if options.json:
             print(json.dumps([{"tool": name, "state": state, "rule": rule} for name, state, rule in rows], indent=2))
         for name, state, rule in [] if options.json else rows:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
 import shutil
 from dataclasses import dataclass
 
 from nbagent.config import Config
 from nbagent.errors import NbagentError
-from nbagent.runtime import Runtime, server_settings, version_line
+from nbagent.runtime import Runtime, server_settings
 from nbagent.sandbox import NoWall
+from nbagent.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ _MARKS = {True: "ok  ", False: "FAIL", None: "--  "}
 def examine(runtime: Runtime, *, ask_server: bool = True) -> list[Check]:
     """Every check, in order. Nothing of the project is changed."""
     checks = [
-        Check("version", True, version_line()),
+        Check("version", True, _version_line()),
         Check("root", True, f"{runtime.root.path}: the folder that an agent works in"),
         *_settings(runtime),
     ]
@@ -40,6 +42,10 @@ def examine(runtime: Runtime, *, ask_server: bool = True) -> list[Check]:
     if ask_server:
         checks += _server(runtime)
     return checks
+
+
+def _version_line() -> str:
+    return f"nbagent {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 
 
 def _settings(runtime: Runtime) -> list[Check]:

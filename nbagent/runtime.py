@@ -12,7 +12,6 @@ import os
 import platform
 import shutil
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Coroutine, Mapping
@@ -20,36 +19,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nbagent.agent import Agent, layered
+from nbagent.agent import layered
 from nbagent.clock import Clock, CountingClock, SystemClock
 from nbagent.config import Config, load
 from nbagent.errors import ConfigError, PersonError, SessionError
 from nbagent.frontend import Frontend, Nobody
 from nbagent.mask import Masker
 from nbagent.message import Message
-from nbagent.permission.ask import Call
-from nbagent.permission.explanation import Explanation, explain
-from nbagent.permission.gate import Gate
 from nbagent.permission.path import anchored
 from nbagent.permission.ruleset import (
-    Rule,
-    Ruleset,
-    disabled,
-    evaluate,
     lint,
-    permission_of,
     shadowed,
-    unknown_permission,
 )
-from nbagent.permission.wildcard import match
 from nbagent.provider.provider import Provider
 from nbagent.provider.settings import ServerSettings
 from nbagent.root import Root
-from nbagent.sandbox import NoWall, Wall, child_environment, find_wall, unwalled_environment
+from nbagent.sandbox import NoWall, Wall, child_environment, find_wall
 from nbagent.sandbox.environment import is_key
 from nbagent.session import ledger
 from nbagent.session.instructions import discover, render
 from nbagent.session.plan import PlanFile, Plans, worktree
+from nbagent.session.policy import Policy
 from nbagent.session.preview import Preview, preview
 from nbagent.session.resources import Resources
 from nbagent.session.session import Prompt, Result, Session
@@ -59,12 +49,11 @@ from nbagent.session.undo import UndoResult
 from nbagent.store.learned import StoredLessons
 from nbagent.store.rows import SessionRow
 from nbagent.store.store import Store
+from nbagent.temporary import temporary_folder
 from nbagent.tools.mcp import McpServers, Server
 from nbagent.tools.registry import all_tools
-from nbagent.tools.repository import runs_programs
 from nbagent.tools.tool import Tool
 from nbagent.tools.tool_search import ToolSearch
-from nbagent.version import __version__
 from nbagent.worker import Task, Worker
 
 T = TypeVar("T")
@@ -220,34 +209,26 @@ class Runtime:
         return self._provider
 
     def _make_provider(self) -> Provider:
-        if self._cassette.play:
+        known: dict[str, Any] = {
+            "root": self.root.path,
+            "home": Path.home(),
+            "data": self.config.home,
+            "scratch": self.temp,
+            "masker": self.masker.mask,
+        }
+        cassette = self._cassette
+        if cassette.play:
             from nbagent.provider.player import CassettePlayer
 
-            self._player = CassettePlayer(
-                Path(self._cassette.play),
-                lenient=self._cassette.lenient,
-                root=self.root.path,
-                home=Path.home(),
-                data=self.config.home,
-                scratch=self.temp,
-                masker=self.masker.mask,
-            )
+            self._player = CassettePlayer(Path(cassette.play), lenient=cassette.lenient, **known)
             return self._player  # type: ignore[no-any-return]
         from nbagent.provider.openai import make_provider
 
         provider: Provider = make_provider(server_settings(self.config), StoredLessons(self.store))
-        if self._cassette.record:
+        if cassette.record:
             from nbagent.provider.recorder import RecordingProvider
 
-            self._recorder = RecordingProvider(
-                provider,
-                Path(self._cassette.record),
-                masker=self.masker.mask,
-                root=self.root.path,
-                home=Path.home(),
-                data=self.config.home,
-                scratch=self.temp,
-            )
+            self._recorder = RecordingProvider(provider, Path(cassette.record), **known)
             return self._recorder  # type: ignore[no-any-return]
         return provider
 
@@ -431,99 +412,10 @@ class Runtime:
 
     # -- rules -------------------------------------------------------------------------------------------------------
 
-    def rules(self, agent: Agent, *, attended: bool = True, keys: bool = False) -> Ruleset:
-        """The rules in force for a cell of ``agent``, without "always" replies; plan files by the pattern of their folder.
-        ``keys``: with those for the places where keys lie, which are others on every machine."""
-        from nbagent.agent import bind_floor
-
-        plans = self.resources.plans
-        floor = bind_floor(agent.floor, ((plans.pattern, "allow"),) if agent.planning else ())
-        if not attended:
-            floor += tuple(Rule(name, "*", "deny", "floor") for name in ("question", "plan_enter"))
-        shared = self.resources
-        return layered(agent, self.config.rules, shared.always_allowed(), shared.keys() if keys else ()) + floor
-
-    def why(self, agent_name: str, permission: str, pattern: str) -> Explanation:
-        """What decides ``permission`` on ``pattern`` for an agent. Paths are resolved first; a command line is taken apart.
-
-        Rules for places where keys lie are told only where they match: there are many, and others on every machine.
-        """
-        agent = self.config.agent(agent_name)
-        rules = self.rules(agent, keys=True)
-        found = self._decisive(agent, self._permission(permission), pattern, rules)
-        usual = frozenset(self.rules(agent))
-        return replace(found, rows=tuple(row for row in found.rows if row[1] or row[0] in usual))
-
-    def _decisive(self, agent: Agent, permission: str, pattern: str, rules: Ruleset) -> Explanation:
-        if permission in ("edit", "read", "external_directory", "list") and pattern != "*":
-            place = self.root.locate(pattern)
-            shown = place.real.as_posix() if permission == "external_directory" else place.pattern
-            found = explain(permission, shown, rules)
-            if place.outside and permission != "external_directory":
-                outside = explain("external_directory", place.pattern, rules)
-                return _stricter(found, outside)
-            return found
-        if permission == "bash" and pattern != "*":
-            return self._why_command(pattern, agent, rules)
-        return explain(permission, pattern, rules)
-
-    def _permission(self, name: str) -> str:
-        """A permission by its own name or by that of a tool that it decides. Raises ``ConfigError`` for one that there is not."""
-        tool = self._tools.get(name)
-        found = tool.permission if tool is not None else permission_of(name)
-        fault = unknown_permission(found)
-        if fault:
-            raise ConfigError(fault[0].upper() + fault[1:])
-        return found
-
-    def _why_command(self, command: str, agent: Agent, rules: Ruleset) -> Explanation:
-        """The strictest of all that a command line needs, as its call would be decided."""
-        from nbagent.permission.shell import scan
-
-        found = scan(command, root=self.root, cwd=self.root.path, home=Path.home(), environment=self.environment)
-        walled = agent.confined and not isinstance(self.wall, NoWall)
-        told = explain("bash", command, rules)
-        unproven = found.unproven
-        if agent.confined and not walled and not unproven:
-            unproven = runs_programs(found.repositories, unwalled_environment(self.environment, self.root.path))
-        if agent.confined and not walled and unproven:
-            why = f"This machine has no wall to confine commands, and this one is not proven to change nothing: {unproven}."
-            return replace(told, action="deny", rule=None, note=why)
-        gate = Gate(rules, Nobody().ask, self.clock, "")
-        parts = gate.findings(Call("", "bash", command, "command", found.needs(walled)))
-        if not parts:
-            return told
-        worst = max(parts, key=lambda each: _ORDER[each.action])
-        told = replace(explain(worst.permission, worst.pattern, rules), action=worst.action, rule=worst.rule)
-        if worst.action == "ask" and worst.rule.action != "ask":
-            what = found.fault or "what it does cannot be told from the line"
-            told = replace(told, note=f"It is asked about whatever allows it: {what}.")
-        if len({each.pair for each in parts}) > 1:
-            rest = "; ".join(dict.fromkeys(f"{each.permission} {each.pattern}: {each.action}" for each in parts))
-            told = replace(told, note=f"{told.note} The strictest of what the line needs counts: {rest}.".strip())
-        return told
-
-    def tools(self, agent_name: str) -> list[tuple[str, str, str]]:
-        """(tool, ``visible``/``deferred``/``hidden``, the rule that hides it or "") for an agent."""
-        rules = self.rules(self.config.agent(agent_name))
-        hidden = set(disabled(list(self._tools), rules))
-        rows: list[tuple[str, str, str]] = []
-        for name, tool in self._tools.items():
-            if name in hidden:
-                rule = evaluate(tool.permission, "*", rules)
-                rows.append((name, "hidden", f"{rule.permission} {rule.pattern}: {rule.action} ({rule.layer})"))
-            else:
-                rows.append((name, "deferred" if tool.deferred else "visible", ""))
-        return rows
-
-    def tool_policy(self, agent_name: str) -> dict[str, str]:
-        """tool → in a few words what an agent may do with it: hidden by which rule, or the action for anything and what
-        narrower rules of it say instead."""
-        rules = self.rules(self.config.agent(agent_name))
-        told: dict[str, str] = {}
-        for name, state, rule in self.tools(agent_name):
-            told[name] = f"hidden by {rule}" if state == "hidden" else _policy(self._tools[name].permission, rules)
-        return told
+    @property
+    def policy(self) -> Policy:
+        """What the rules in force say, told without a run."""
+        return Policy(self.resources, self.environment)
 
     def tool(self, name: str) -> Tool[Any] | None:
         return self._tools.get(name)
@@ -554,57 +446,6 @@ class Runtime:
         return self.store.messages(session_id or self._session_id)
 
 
-def _policy(permission: str, rules: Ruleset) -> str:
-    general = evaluate(permission, "*", rules).action
-    narrower = {
-        rule.pattern: f"{rule.action} {rule.pattern}"
-        for rule in rules
-        if rule.pattern != "*"
-        and rule.action != general
-        and match(permission, rule.permission)
-        and evaluate(permission, rule.pattern, rules) == rule
-    }
-    if not narrower:
-        return general
-    few = list(narrower.values())
-    return f"{general}, but {', '.join(few) if len(few) <= 2 else f'{len(few)} narrower rules'}"
-
-
-_ORDER = {"allow": 0, "ask": 1, "deny": 2}
-
-
-def _stricter(one: Explanation, other: Explanation) -> Explanation:
-    return other if _ORDER[other.action] > _ORDER[one.action] else one
-
-
-_OWNER = ".owner"
-
-
-def temporary_folder() -> Path:
-    """A private folder of this process's own; those of processes that died without taking theirs away go with it.
-
-    Only folders that such a process marked are taken away, and only where process numbers mean the same as there: a container that
-    shares the temporary folder has numbers of its own.
-    """
-    numbers = _process_numbers()
-    for left in Path(tempfile.gettempdir()).glob("nbagent-[0-9]*-*") if numbers else ():
-        with contextlib.suppress(OSError):
-            mine = not left.is_symlink() and left.stat().st_uid == os.getuid()
-            if mine and (left / _OWNER).read_text() == numbers and not Path("/proc", left.name.split("-")[1]).exists():
-                shutil.rmtree(left, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=f"nbagent-{os.getpid()}-"))
-    (made / _OWNER).write_text(numbers)
-    return made
-
-
-def _process_numbers() -> str:
-    """Which set of process numbers this process sees; "" where that cannot be told."""
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
 def secrets_of(config: Config, environment: Mapping[str, str]) -> list[str]:
     """Values that must never be shown: the key, and whatever in the environment looks like one."""
     values = [value for name, value in environment.items() if _is_secret(name, value)]
@@ -626,8 +467,3 @@ def server_settings(config: Config) -> ServerSettings:
         models=config.models,
         options={name: model.options for name, model in config.models.items() if model.options},
     )
-
-
-def version_line() -> str:
-    """nbagent, Python and platform in one line."""
-    return f"nbagent {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"

@@ -77,7 +77,7 @@ def _why(context: Context, words: Words) -> str:
     words = words[1:] if whole else words
     if not words:
         raise ConfigError("%agent why: say which permission, and on what: %agent why --agent plan edit src/a.py")
-    return "\n".join(context.runtime.why(agent, words[0], " ".join(words[1:]) or "*").lines(whole))
+    return "\n".join(context.runtime.policy.why(agent, words[0], " ".join(words[1:]) or "*").lines(whole))
 
 
 def _option(words: Words, name: str) -> str:
@@ -100,7 +100,7 @@ def _rules(context: Context, words: Words) -> str:
         return _revoke(context, words[1:])
     agent = context.runtime.config.agent(_option(words, "--agent") or (words[0] if words else "build"))
     lines = [f"Rules of {agent.name}, the last that matches wins:"]
-    for (layer, permission, action), rules in groupby(context.runtime.rules(agent), _all_but_pattern):
+    for (layer, permission, action), rules in groupby(context.runtime.policy.rules(agent), _all_but_pattern):
         patterns = [rule.pattern for rule in rules]
         if len(patterns) > MANY:
             patterns = [f"{patterns[0]}, {patterns[1]} and {len(patterns) - 2} more"]
@@ -156,14 +156,14 @@ def _tools(context: Context, words: Words) -> str:
     names = [first] if first else (words or ["plan", "build"])
     if len(names) == 1:
         return "\n".join(
-            f"{name:<16} {state:<9} {rule}".rstrip() for name, state, rule in context.runtime.tools(names[0])
+            f"{name:<16} {state:<9} {rule}".rstrip() for name, state, rule in context.runtime.policy.tools(names[0])
         )
     return side_by_side(context.runtime, names)
 
 
 def side_by_side(runtime: Runtime, names: list[str]) -> str:
     """Agents beside each other, a line a tool: what each may do with it, and the rule where it is hidden or narrowed."""
-    columns = [runtime.tool_policy(name) for name in names]
+    columns = [runtime.policy.summary(name) for name in names]
     rows = [("", *names), *((tool, *(column[tool] for column in columns)) for tool in columns[0])]
     widths = [max(len(row[place]) for row in rows) for place in range(len(names) + 1)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -184,7 +184,7 @@ class Work:
             return ()
         attacher = Attacher(
             runtime.root,
-            lambda permission, pattern: runtime.why(agent, permission, pattern).action == "allow",
+            lambda permission, pattern: runtime.policy.why(agent, permission, pattern).action == "allow",
             self._variables(),
             lambda name: describe(self._shell.user_ns, {}, (name,), True, lambda _, one: one()),
             self._cells,

@@ -25,6 +25,7 @@ from nbagent.provider.provider import ToolSpec
 from nbagent.session.history import History
 from nbagent.session.kept import KeptReplies
 from nbagent.session.plan import PlanFile
+from nbagent.session.policy import UNATTENDED, outside_floor
 from nbagent.session.reads import SeenFiles
 from nbagent.session.reminders import Notice, entering_text, mode_text, path_text
 from nbagent.session.request import TurnMaker
@@ -32,7 +33,6 @@ from nbagent.session.resources import Resources
 from nbagent.session.state import State, state_data
 from nbagent.session.stopwatch import Stopwatch
 from nbagent.store.rows import SessionRow
-from nbagent.tools.mcp import McpTool, tool_name
 from nbagent.tools.tool import Tool, ToolResult
 
 
@@ -119,9 +119,9 @@ class Run:
         if self.agent.planning:
             own = bind_floor(own, self._plan_patterns())
         if self.confined:
-            own += self._outside_floor()
+            own += outside_floor(self.resources)
         if not self.frontend.attended:
-            own += tuple(Rule(name, "*", "deny", "floor") for name in ("question", "plan_enter"))
+            own += UNATTENDED
         return own + (self._parent_floor() if self.parent is not None else ())
 
     def _plan_patterns(self) -> tuple[tuple[str, Action], ...]:
@@ -144,18 +144,6 @@ class Run:
         if not self.agent.planning:
             inherited += (Rule("plan_exit", "*", "deny", "floor"),)
         return inherited + mine
-
-    def _outside_floor(self) -> Ruleset:
-        """Where commands are confined: tools that come from outside and do not say that they only read are denied, and so is
-        whatever a server is for that the project brought along: it is a command like any other, nothing confines it, and nobody
-        vouches for what it says of its tools."""
-        brought = self.resources.config.project_mcp
-        names = {tool_name(name) for name in brought}
-        for tool in self.resources.tools.values():
-            theirs = isinstance(tool, McpTool) and tool.server in brought
-            if tool.name.startswith("mcp_") and (theirs or tool.effect != "reads"):
-                names.add(tool.permission)
-        return tuple(Rule(name, "*", "deny", "floor") for name in sorted(names))
 
     def rules(self) -> Ruleset:
         """The rules in force without this session's "always" replies: ``defaults < agent < user < project < floor``.
@@ -323,9 +311,7 @@ class Run:
         self.state.building = str(plan.path) if plan is not None and not agent.planning else ""
         user = self.history.last_user()
         text = entering_text(agent, plan.shown if plan else "") if left.planning else ""
-        text = text or mode_text(
-            agent, self.plan, quick=self.options.quick, explore=self.may_explore(), ask=self.may_ask()
-        )
+        text = text or self._mode_text()
         if text and user is not None:
             self.state.notices.append(Notice(user.id, agent.name, self.state.segment, text))
         self.save()
@@ -334,18 +320,20 @@ class Run:
         self.announce()
         self.note_breaker_off()
 
+    def _mode_text(self) -> str:
+        return mode_text(
+            self.agent, self.plan, quick=self.options.quick, explore=self.may_explore(), ask=self.may_ask()
+        )
+
     def note_mode(self, message_id: str, came_from: Agent | None) -> None:
         """Decide the mode text that a prompt carries; the state is then to be written with it."""
         self.state.phase = ""
-        explore = self.may_explore()
         if came_from is None or came_from.name != self.agent.name:
             self.state.segment += 1
             text = ""
             if came_from is not None and came_from.planning:
                 text = entering_text(self.agent, self.carry_out.shown if self.carry_out else "")
-            text = text or mode_text(
-                self.agent, self.plan, quick=self.options.quick, explore=explore, ask=self.may_ask()
-            )
+            text = text or self._mode_text()
         elif self.carry_out is not None:
             text = entering_text(self.agent, self.carry_out.shown)
         elif self.agent.planning and self.plan is not None:
@@ -363,12 +351,8 @@ class Run:
         """After the compaction ``message_id``: what the mode needs to be told now goes with the summary, once; older notices are gone."""
         state = self.state
         told = [each for each in state.notices if each.agent == self.agent.name and each.segment == state.segment]
-        if self.agent.planning:
-            text = mode_text(
-                self.agent, self.plan, quick=self.options.quick, explore=self.may_explore(), ask=self.may_ask()
-            )
-        else:
-            text = told[-1].text if told else ""
+        earlier = told[-1].text if told else ""
+        text = self._mode_text() if self.agent.planning else earlier
         state.segment += 1
         if text:
             state.notices.append(Notice(message_id, self.agent.name, state.segment, text))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nbagent.tools.mcp import tool_name
 from tests.person import Person, always, at_work, reject
 from tests.project import Project
 from tests.server import ScriptedServer, call, say
@@ -73,7 +74,10 @@ def test_a_plan_cell_never_starts_a_server_that_the_project_brought(
     with at_work(project, server([FIND, [say("done")]])) as desk:
         desk.cell("plan", "look", person, seconds=60)
         assert not mark.exists()
-        assert desk.runtime.why("build", "mcp_evil", "touch").action == "allow"
+        policy = desk.runtime.policy
+        assert policy.why("build", tool_name(name), "touch").action == "allow"
+        told = policy.why("plan", tool_name(name), "touch")
+        assert (told.action, told.rule and told.rule.layer) == ("deny", "floor")
 
 
 def test_a_server_of_the_project_that_runs_already_is_not_believed_in_a_plan_cell(

@@ -90,8 +90,8 @@ def test_always_and_save_writes_the_settings_with_their_comments(project: Projec
         project, server([[call("edit", {"filePath": "a.txt", "oldString": "x", "newString": "y"})], [say("ok")]])
     ) as desk:
         # another session: the rule is the project's now (the file was read in no session, so the edit itself is refused)
-        assert desk.runtime.why("build", "edit", "a.txt").action == "allow"
-        assert desk.runtime.why("build", "edit", "b.txt").action == "ask"
+        assert desk.runtime.policy.why("build", "edit", "a.txt").action == "allow"
+        assert desk.runtime.policy.why("build", "edit", "b.txt").action == "ask"
         desk.cell("build", "edit", Person())
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nbagent.runtime import temporary_folder
 from nbagent.session.skills import find_skills
+from nbagent.temporary import temporary_folder
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/ns/pid").exists(), reason="where processes can be told")
 
