@@ -96,22 +96,15 @@ class Observer(Protocol):
     def person(self) -> PersonScript: ...
 
 
-class CassetteFrontend:
-    """``inner`` while a cassette plays: the player sees the events and, with ``answers``, answers for the person.
+class _Around:
+    """A frontend around ``inner``: what it does not do itself, the inner one does."""
 
-    What the cassette does not answer goes to ``inner`` when a person is there, else it is a ``CassetteError``.
-    """
-
-    def __init__(self, inner: Frontend, player: Observer, *, answers: bool = False) -> None:
+    def __init__(self, inner: Frontend) -> None:
         self._inner = inner
-        self._player = player
-        self._answers = answers
-        self._told = len(player.stale)
 
     @property
     def attended(self) -> bool:
-        """Whether somebody answers: a person, or the cassette where one was there when it was made."""
-        return self._inner.attended or (self._answers and self._player.person().attended)
+        return self._inner.attended
 
     @property
     def namespace(self) -> Namespace | None:
@@ -120,6 +113,28 @@ class CassetteFrontend:
     @property
     def notebook(self) -> OpenNotebook | None:
         return self._inner.notebook
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else a driver's own frontend can do."""
+        return getattr(self._inner, name)
+
+
+class CassetteFrontend(_Around):
+    """``inner`` while a cassette plays: the player sees the events and, with ``answers``, answers for the person.
+
+    What the cassette does not answer goes to ``inner`` when a person is there, else it is a ``CassetteError``.
+    """
+
+    def __init__(self, inner: Frontend, player: Observer, *, answers: bool = False) -> None:
+        super().__init__(inner)
+        self._player = player
+        self._answers = answers
+        self._told = len(player.stale)
+
+    @property
+    def attended(self) -> bool:
+        """Whether somebody answers: a person, or the cassette where one was there when it was made."""
+        return self._inner.attended or (self._answers and self._player.person().attended)
 
     def show(self, event: Event) -> None:
         self._player.observe(event)
@@ -161,10 +176,6 @@ class CassetteFrontend:
                 f"The cassette has no answer of the person to {what}. Add a person: line below the call."
             )
 
-    def __getattr__(self, name: str) -> Any:
-        """Whatever else a driver's own frontend can do."""
-        return getattr(self._inner, name)
-
 
 class PersonRecorder(Protocol):
     """Who wants to see the events of a run that is recorded, and writes the person's answers down."""
@@ -176,25 +187,13 @@ class PersonRecorder(Protocol):
     def person(self, answer: PersonAnswer) -> None: ...
 
 
-class RecordingFrontend:
+class RecordingFrontend(_Around):
     """``inner`` while a cassette is recorded: what the person answers is written down."""
 
     def __init__(self, inner: Frontend, recorder: PersonRecorder) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._recorder = recorder
         recorder.attended = inner.attended
-
-    @property
-    def attended(self) -> bool:
-        return self._inner.attended
-
-    @property
-    def namespace(self) -> Namespace | None:
-        return self._inner.namespace
-
-    @property
-    def notebook(self) -> OpenNotebook | None:
-        return self._inner.notebook
 
     def show(self, event: Event) -> None:
         self._recorder.observe(event)
@@ -216,7 +215,3 @@ class RecordingFrontend:
         edit = verdict.text if verdict.text and verdict.text != review.text else ""
         self._recorder.person(PersonAnswer("review", verdict.action, verdict.comment, edit=edit))
         return verdict
-
-    def __getattr__(self, name: str) -> Any:
-        """Whatever else a driver's own frontend can do."""
-        return getattr(self._inner, name)
