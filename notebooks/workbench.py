@@ -27,9 +27,18 @@ def fresh(project: str, cassette: str = "") -> None:
     os.chdir(work)
     sys.path.insert(0, str(LESSONS))
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    _this_python_first()
     if cassette:
         os.environ["NBAGENT_CASSETTE"] = str(LESSONS / cassette)
     print(f"work/{project}: {', '.join(sorted(p.name for p in work.iterdir() if p.name != '.git'))}")
+
+
+def _this_python_first() -> None:
+    """`python` in a command is the Python of this kernel, whose packages the lesson needs: also when its environment was never
+    activated."""
+    here = str(Path(sys.executable).parent)
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([here, *(place for place in places if place != here)])
 
 
 def _version(work: Path) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,6 +25,8 @@ from nbagent.provider.cassette_file import walkthroughs
 NOTEBOOKS = {"01-plan-and-build.ipynb": "pandas", "04-asking-and-approving.ipynb": ""}
 """What may be shown, the best first, and what each needs beside nbagent."""
 
+_WORDS = len("    " + "  REFUSED   ")
+"""The column where the words of a line begin, behind what it tells of."""
 
 _NEXT = "For a project of your own: `nbagent doctor` says what to set; then `%load_ext nbagent` in a notebook there.\n"
 
@@ -92,6 +95,7 @@ class _Teller:
 
     def __init__(self, notebook: Any, out: TextIO) -> None:
         self._out = out
+        self._width = shutil.get_terminal_size().columns if out.isatty() else 0
         self._headings = _headings(notebook)
 
     def cell(self, index: int, cell: Any) -> None:
@@ -99,8 +103,22 @@ class _Teller:
         first = cell.source.strip().splitlines()[0] if cell.source.strip() else ""
         self._out.write(f"\n[{index + 1}] {heading or first}\n")
         for output in merged(cell.outputs):
-            self._out.writelines(f"    {line}".rstrip() + "\n" for line in output_lines(output))
+            lines = (f"    {line}".rstrip() for line in output_lines(output))
+            if self._width and MIME in output.get("data", {}):
+                lines = (part for line in lines for part in folded(line, self._width))
+            self._out.writelines(line + "\n" for line in lines)
         self._out.flush()
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line of a run as lines of ``width``; what goes on stands below the column of words where it began."""
+    begins = len(line) - len(line.lstrip())
+    indent = " " * max(_WORDS, begins)
+    if len(line) <= width or width < 2 * _WORDS:
+        return [line]
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def _headings(notebook: Any) -> dict[int, str]:
@@ -195,20 +213,27 @@ def _by(item: dict[str, Any]) -> str:
 
 def _open(notebook: Path, open_lab: bool, out: TextIO) -> int:
     """Open JupyterLab on the notebook, or say how."""
-    command = [sys.executable, "-m", "jupyterlab", str(notebook)]
+    command = lab_command(notebook, root=hasattr(os, "geteuid") and os.geteuid() == 0)
     if not (open_lab and _can_open()):
         first = "" if importlib.util.find_spec("jupyterlab") else "  pip install jupyterlab\n"
         out.write(f"Open it with:\n{first}  {shlex.join(command)}\n")
         return 0
     out.write(f"JupyterLab opens it now ({shlex.join(command)}); Ctrl-C ends it.\n")
     out.flush()
-    environment = kernel_environment(notebook.parent, notebook.parent / ".nbagent-home", notebook.stem)
+    home = notebook.parent / ".nbagent-home"
+    environment = kernel_environment(notebook.parent, home, notebook.stem)
+    (home / "ipython").mkdir(parents=True, exist_ok=True)  # the server reads it before any kernel would make it
     for name in ("NBAGENT_CASSETTE_ANSWERS", "MPLBACKEND", "COLUMNS"):
         environment.pop(name, None)
     try:
         return subprocess.run(command, cwd=notebook.parent, env=environment, check=False).returncode
     except KeyboardInterrupt:
         return 0
+
+
+def lab_command(notebook: Path, *, root: bool) -> list[str]:
+    """What opens JupyterLab on ``notebook``. For root, who one is in a container, it starts only when told to."""
+    return [sys.executable, "-m", "jupyterlab", *(["--allow-root"] if root else []), str(notebook)]
 
 
 def _can_open() -> bool:

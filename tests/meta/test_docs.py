@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 import unicodedata
 from pathlib import Path
 
@@ -40,6 +41,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         path = page.parent / name if name else page
         assert path.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(path), f"{page.name}: {target}"
+
+
+def test_every_walkthrough_is_in_the_wheel() -> None:
+    """Each leads on to the next one, so one that is left out is a dead link for whoever installed nbagent."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        taken = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    listed = subprocess.run(["git", "ls-files", "notebooks"], cwd=ROOT, capture_output=True, text=True, check=True)
+    parts = {"/".join(name.split("/")[:2]) for name in listed.stdout.splitlines()} - {"notebooks/.gitignore"}
+    assert taken == {part: part.replace("notebooks/", "nbagent/walkthroughs/", 1) for part in parts}
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -79,6 +79,18 @@ async def test_without_answers_nothing_is_approved_and_nothing_is_built(tmp_path
     assert len(plans) == 1
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there, programs are in a folder of their own")
+def test_the_python_of_a_command_is_that_of_the_kernel(tmp_path: Path) -> None:
+    """JupyterLab may have been started by its path, from an environment that nobody activated."""
+    subprocess.run(["cp", "-r", str(NOTEBOOKS), str(tmp_path / "lessons")], check=True)
+    code = "from workbench import fresh; fresh('churn'); import shutil; print(shutil.which('python'))"
+    environment = {**os.environ, "PATH": os.defpath}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path / "lessons", capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1:] == [str(Path(sys.executable).parent / "python")], done.stderr
+
+
 def test_the_demo_tells_what_happened_cell_by_cell(tmp_path: Path) -> None:
     out = io.StringIO()
     assert demo(open_lab=False, keep=tmp_path / "demo", out=out) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from nbagent.errors import PersonError
 from nbagent.notebook.compare import differences, file_differences, merged, settle
-from nbagent.notebook.demo import output_lines, record_lines
+from nbagent.notebook.demo import folded, lab_command, output_lines, record_lines
 from nbagent.notebook.record import MIME
 from nbagent.notebook.replay import Replayed, _Progress, replay, write_junit
 
@@ -239,6 +240,23 @@ def test_an_output_as_lines_for_a_terminal() -> None:
     assert list(output_lines({"output_type": "error", "ename": "E", "evalue": "x"})) == ["E: x"]
     assert next(output_lines({"output_type": "display_data", "data": {MIME: RECORD}})) == "PLAN  m"
     assert list(output_lines({"output_type": "execute_result", "data": {"text/plain": "42"}})) == ["42"]
+
+
+def test_a_long_line_goes_on_below_its_words() -> None:
+    assert folded("      says      Found it: confusion swaps the two kinds of mistake.", 40) == [
+        "      says      Found it: confusion",
+        "                swaps the two kinds of",
+        "                mistake.",
+    ]
+    plan = " " * 18 + "1. Swap the two lines in metrics.py."
+    assert folded(plan, 40) == [" " * 18 + "1. Swap the two lines", " " * 18 + "in metrics.py."]
+    assert folded("      did       list", 40) == ["      did       list"]
+
+
+def test_jupyterlab_opens_for_root_too() -> None:
+    """In a container one is root, and there the server starts only when it is told to."""
+    assert lab_command(Path("a.ipynb"), root=True) == [sys.executable, "-m", "jupyterlab", "--allow-root", "a.ipynb"]
+    assert lab_command(Path("a.ipynb"), root=False) == [sys.executable, "-m", "jupyterlab", "a.ipynb"]
 
 
 def test_the_memory_that_a_value_takes_is_no_difference() -> None:
