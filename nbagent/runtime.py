@@ -167,6 +167,18 @@ class Runtime:
             self.notices += self._store.notices
         return self._store
 
+    def mend_store(self) -> bool:
+        """Before a cell: a session database that was deleted meanwhile is written again. False: it is damaged, and only another
+        runtime can keep it aside and begin a new one."""
+        if self._store is None:
+            return True
+        if self._store.damaged:
+            return False
+        told = len(self._store.notices)
+        self._store.put_back()
+        self.notices += self._store.notices[told:]
+        return True
+
     @property
     def resources(self) -> Resources:
         """What runs share; made at the first use."""

@@ -34,12 +34,12 @@ class Desk:
         self._open: dict[Path, _Open] = {}
 
     def runtime(self, root: str = "") -> Runtime:
-        """The runtime for ``root`` (default: the kernel's). It is made anew when settings or keys changed since the last cell,
-        and then goes on with the same conversation. Raises ``PersonError``."""
+        """The runtime for ``root`` (default: the kernel's). It is made anew when settings or keys changed since the last cell, or the
+        session database was damaged, and then goes on with the same conversation where it is still there. Raises ``PersonError``."""
         folder = (self.root / Path(root).expanduser()).absolute() if root else self.root
         seen = _fingerprint(folder, os.environ)
         held = self._open.get(folder)
-        if held is not None and held.seen != seen:
+        if held is not None and (held.seen != seen or not held.runtime.mend_store()):
             self._open.pop(folder)
             held = self._replaced(held, folder, bool(root), seen)
         if held is None:

@@ -21,6 +21,16 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def written_again(lost: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """A connection to a new file at ``path`` with all that the database of ``lost`` held. ``lost`` is closed."""
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)  # of no use to any other file
+    fresh = connect(path)
+    lost.backup(fresh)
+    lost.close()
+    return fresh
+
+
 def keep_aside_if_corrupt(path: Path) -> Path | None:
     """Move a file that SQLite cannot read out of the way; returns where it is kept."""
     if not path.exists() or path.stat().st_size == 0 or _sound(path):
@@ -40,8 +50,13 @@ _CHECKED_WHOLE = 8_000_000
 """Bytes up to which a database is read through when it is opened; a larger one is found out when it is used."""
 
 
+def is_damaged(path: Path) -> bool:
+    """Whether damage was found in the file while it was used."""
+    return _flag(path).exists()
+
+
 def _sound(path: Path) -> bool:
-    if _flag(path).exists():
+    if is_damaged(path):
         return False
     check = (
         "PRAGMA quick_check(1)" if path.stat().st_size <= _CHECKED_WHOLE else "SELECT 'ok' FROM sqlite_master LIMIT 1"

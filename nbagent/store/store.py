@@ -19,7 +19,7 @@ from nbagent.clock import Clock, SystemClock
 from nbagent.collector import paused
 from nbagent.errors import PlanError, SessionError, StoreError
 from nbagent.message import Message, Part, decode_messages, decode_parts, encode
-from nbagent.store.file import connect, keep_aside_if_corrupt, translated
+from nbagent.store.file import connect, is_damaged, keep_aside_if_corrupt, translated, written_again
 from nbagent.store.owner import this_process
 from nbagent.store.rows import (
     PLAN,
@@ -81,6 +81,23 @@ class Store:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+
+    @property
+    def damaged(self) -> bool:
+        """Whether SQLite found damage while the file was used, here or elsewhere: opening it anew keeps it aside."""
+        return is_damaged(self.path)
+
+    def put_back(self) -> None:
+        """A database that was deleted while it was open is written again, whole, from what the system still holds of it."""
+        if self.path.exists():
+            return
+        with self._lock, translated(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = written_again(self._db, self.path)
+        self.notices.append(
+            f"The session database {self.path} was deleted while it was in use. It was written again, and nothing is lost; "
+            "to be rid of it, delete it when no kernel uses it, or use `nbagent sessions prune`."
+        )
 
     # -- machinery ---------------------------------------------------------------------------------------------------
 
