@@ -58,6 +58,31 @@ class PersonScript:
         text = self._edited(answer, review.text)
         return Verdict(review.id, review.hash, action, text=text, comment=self._fill(answer.text), by=BY)
 
+    def same_ask(self, ask: Ask, reply: Reply) -> bool:
+        """Whether this reply, of somebody who is there, leads where the cassette's leads, which is used up by it."""
+        answer = self._take("ask", ask.call.id)
+        if answer is None or "reject" not in (answer.value, reply.answer):
+            return answer is not None
+        return (reply.answer, reply.feedback) == (answer.value, self._fill(answer.text))
+
+    def same_question(self, choices: Choices | None) -> bool:
+        answer = self._take("question", "")
+        if answer is None:
+            return False
+        mine = tuple(tuple(self._fill(one) for one in chosen) for chosen in answer.choices)
+        return choices == (None if answer.value == "declined" else mine)
+
+    def same_review(self, review: Review, verdict: Verdict) -> bool:
+        answer = self._take("review", "")
+        if answer is None:
+            return False
+        try:
+            text = self._edited(answer, review.text)
+        except CassetteError:
+            return False
+        given = (verdict.action, verdict.comment, verdict.text or review.text)
+        return given == (answer.value, self._fill(answer.text), text)
+
     def _take(self, kind: str, call_id: str) -> PersonAnswer | None:
         mine = [a for a in self._left if a.kind == kind]
         bound = [a for a in mine if a.call_id and f"{call_id}_".startswith(f"{a.call_id}_")]
@@ -95,6 +120,8 @@ class Observer(Protocol):
 
     def person(self) -> PersonScript: ...
 
+    def stray(self) -> None: ...
+
 
 class _Around:
     """A frontend around ``inner``: what it does not do itself, the inner one does."""
@@ -122,7 +149,8 @@ class _Around:
 class CassetteFrontend(_Around):
     """``inner`` while a cassette plays: the player sees the events and, with ``answers``, answers for the person.
 
-    What the cassette does not answer goes to ``inner`` when a person is there, else it is a ``CassetteError``.
+    What the cassette does not answer goes to ``inner`` when a person is there, else it is a ``CassetteError``. The player is told
+    when that person answers otherwise than the cassette's: from there on the run goes its own way.
     """
 
     def __init__(self, inner: Frontend, player: Observer, *, answers: bool = False) -> None:
@@ -154,21 +182,30 @@ class CassetteFrontend(_Around):
         if reply is not None:
             return reply
         self._need_person(f"the ask {ask.call.title!r} ({ask.rule.permission} {ask.rule.pattern})")
-        return await self._inner.ask(ask)
+        reply = await self._inner.ask(ask)
+        if self._inner.attended and not self._player.person().same_ask(ask, reply):
+            self._player.stray()
+        return reply
 
     async def question(self, form: Form) -> Choices | None:
         found = self._player.person().question(form) if self._answers else None
         if found is not None:
             return found[0]
         self._need_person(f"the question {form.questions[0].question!r}" if form.questions else "a question")
-        return await self._inner.question(form)
+        choices = await self._inner.question(form)
+        if self._inner.attended and not self._player.person().same_question(choices):
+            self._player.stray()
+        return choices
 
     async def review(self, review: Review) -> Verdict:
         verdict = self._player.person().review(review) if self._answers else None
         if verdict is not None:
             return verdict
         self._need_person(f"the review of the plan {review.path}")
-        return await self._inner.review(review)
+        verdict = await self._inner.review(review)
+        if self._inner.attended and not self._player.person().same_review(review, verdict):
+            self._player.stray()
+        return verdict
 
     def _need_person(self, what: str) -> None:
         if self._answers and not self._inner.attended:

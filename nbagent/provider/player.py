@@ -28,6 +28,7 @@ _RECORD_AGAIN = (
     "Record it again with --record FILE and a model, or play on all the same with --cassette-lenient "
     "(the record then says so)."
 )
+_OWN_WAY = "You answered otherwise than the person for whom it was written, and it has no more answers for that way. Run the cell again."
 _HAND_TOKEN = re.compile(r"(\\?)\{(plan|root|home)\}")
 
 
@@ -73,6 +74,7 @@ class CassettePlayer:
     def rewind(self) -> None:
         """Start over: nothing is used, nothing is pending."""
         self.stale: list[str] = []
+        self._strayed = False
         self.witness = Witness()
         self._ids: dict[str, Ids] = {}
         self._pending: dict[str, list[Expectation]] = {}
@@ -132,6 +134,11 @@ class CassettePlayer:
         open_ = [e for pending in self._pending.values() for e in pending if not self._settle_seen(e)]
         return (*left, *(f"line {e.line}: expect: {e.text} was never checked" for e in open_))
 
+    def stray(self) -> None:
+        """A person who is there answered otherwise than the cassette's: what was expected of the way that was written down says
+        nothing about theirs, and is not checked until its cell is run again."""
+        self._strayed = True
+
     def observe(self, event: Event) -> None:
         """Look at an event of the run: where the plan is, which rule refused which call, when a person was asked."""
         self.places.observe(event)
@@ -156,13 +163,15 @@ class CassettePlayer:
         try:
             index, misfit = self._match.find(request, ids, self.lenient)
         except Misfit as error:
-            raise CassetteError(f"{self._who} {error}") from None
+            own = f"\n{_OWN_WAY}" if self._strayed else ""
+            raise CassetteError(f"{self._who} {error}{own}") from None
         entry = self.cassette.entries[index]
         if misfit:
             self._complain(misfit)
         self._plays[index] = self._plays.get(index, 0) + 1
         if self._match.rewound:
             self._person.restore(entry.line)
+            self._strayed = False
         self._expect(entry, index, request)
         return entry
 
@@ -191,7 +200,9 @@ class CassettePlayer:
         return fate is not None and not disappointment(expected, fate)
 
     def _disappointed(self, expected: Expectation, reason: str) -> None:
-        text = f"line {expected.line}: expect: {expected.text}, but {reason}"
+        if self._strayed:
+            return
+        text = f"line {expected.line}: expect: {expected.text}, but {reason.removesuffix('.')}"
         if not self.lenient:
             raise CassetteError(f"{self._who} {text}.")
         self.stale.append(text)

@@ -9,8 +9,8 @@ import pytest
 
 from nbagent.errors import CassetteError, ContextOverflow, ProviderError, StreamDropped
 from nbagent.event import AskEvent, ToolEvent
-from nbagent.frontend import Form, Nobody, Question, Review
-from nbagent.permission.ask import Ask, Call
+from nbagent.frontend import Form, Nobody, Question, Review, Verdict
+from nbagent.permission.ask import Ask, Call, Reply
 from nbagent.permission.ruleset import Rule
 from nbagent.provider.cassette_file import load
 from nbagent.provider.person import CassetteFrontend
@@ -28,6 +28,7 @@ from nbagent.provider.provider import (
     ToolSpec,
     UserTurn,
 )
+from tests.person import Person
 
 HEAD = "cassette: written by hand\n\n"
 
@@ -323,6 +324,61 @@ async def test_an_edit_that_finds_no_place_is_an_error() -> None:
     frontend = CassetteFrontend(Nobody(), CassettePlayer(PERSON), answers=True)
     with pytest.raises(CassetteError, match="the plan does not say that"):
         await frontend.review(Review("r", "s1", "p.md", "something else", "h"))
+
+
+OWN_WAY = (
+    HEAD
+    + "plan\n  prompt: go\n  call: plan_exit\n  expect: output contains why\n  person: keep planning because why?\n  ---\n"
+    + '  call: plan_exit\n  person: approve and build\n    change: "old" -> "new"\n'
+    + "build\n  expect: request contains new\n  say: built\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "strays"),
+    [
+        (Verdict("r", "h", "revise", comment="why?"), False),
+        (Verdict("r", "h", "revise", comment=""), True),
+        (Verdict("r", "h", "build"), True),
+    ],
+)
+async def test_a_person_who_is_there_may_go_another_way(verdict: Verdict, strays: bool) -> None:
+    """Whoever runs a lesson approves when they like: what was expected of the written way is then not held against it."""
+    player = CassettePlayer(OWN_WAY)
+    frontend = CassetteFrontend(Person(reviews=[verdict]), player)
+    ask = request(user("go"))
+    deltas = await answer(player, ask)
+    assert await frontend.review(Review("r", "s1", "p.md", "the old plan", "h")) is verdict
+    assert len(player.person().left()) == 1, "the cassette's answer is used up by the person's own"
+    following = after(ask, deltas, ("approved", False), agent="build")
+    if not strays:
+        with pytest.raises(CassetteError, match=r"output contains why, but it completed: approved\.$"):
+            await answer(player, following)
+        return
+    assert words(await answer(player, following)) == "built"
+    with pytest.raises(CassetteError, match=r"all were played.*\nYou answered otherwise"):
+        await answer(player, following)
+    again = request(*following.turns, user("go"))  # the cell is run again
+    following = after(again, await answer(player, again), ("approved", False), agent="build")
+    with pytest.raises(CassetteError, match="output contains why"):
+        await answer(player, following)
+
+
+@pytest.mark.parametrize(
+    ("reply", "same"),
+    [
+        (Reply("once"), True),
+        (Reply("always"), True),
+        (Reply("reject"), False),
+    ],
+)
+async def test_an_ask_that_is_answered_as_on_the_cassette_stays_on_its_way(reply: Reply, same: bool) -> None:
+    script = CassettePlayer(PERSON).person()
+    assert script.same_ask(ask("call_4"), reply) is same
+    assert not script.same_ask(ask("call_6"), Reply("reject", feedback="yes"))
+    assert script.same_question((("A",),))
+    assert not script.same_question(None)
+    assert not script.same_review(Review("r", "s1", "p.md", "something else", "h"), Verdict("r", "h", "build"))
 
 
 async def test_limits_and_models_come_from_the_header() -> None:
