@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nbagent import __version__
+from nbagent import __version__, streams
 from nbagent.errors import CassetteError, ConfigError, NbagentError, PersonError, RootError
 
 if TYPE_CHECKING:
@@ -61,11 +61,32 @@ def _meant(word: str, names: Iterable[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    streams.settle()
+    options = argparse.Namespace()
+    try:
+        try:
+            return _obeyed(arguments, options)
+        finally:
+            sys.stdout.flush()
+    except OSError:
+        fault = streams.fault()
+        if fault is None:
+            raise
+        if not isinstance(fault, BrokenPipeError):
+            print(f"nbagent: The output cannot be written: {fault.strerror}.", file=sys.stderr)
+            return FAILED
+        # A reader that has seen enough of a list is the usual thing; a run is cut short by it.
+        return FAILED if "format" in options else DONE
+
+
+def _obeyed(arguments: Sequence[str] | None, options: argparse.Namespace) -> int:
     top = parser()
     if not (sys.argv[1:] if arguments is None else arguments):
         top.print_help(sys.stderr)
         return USAGE
-    options = top.parse_args(arguments)
+    top.parse_args(arguments, options)
+    if _prints_json(options):
+        streams.speak_utf8()
     work: Callable[[argparse.Namespace], int] = options.work
     try:
         return work(options)
@@ -76,8 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return STOPPED
-    except BrokenPipeError:
-        return DONE
+
+
+def _prints_json(options: argparse.Namespace) -> bool:
+    told = vars(options)
+    return told.get("format") == "json" or told.get("json") is True or told.get("to") in ("json", "notebook")
 
 
 def _said(options: argparse.Namespace, error: NbagentError, status: int) -> int:
@@ -211,11 +235,17 @@ def _add_walkthrough_commands(commands: Any) -> None:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
+def _folder(options: argparse.Namespace) -> Path:
+    try:
+        return Path(options.root) if options.root else Path.cwd()
+    except FileNotFoundError:
+        raise RootError("The current folder does not exist any more. Choose a folder with --root.") from None
+
+
 def _open(options: argparse.Namespace, **settings: Any) -> Any:
     from nbagent.runtime import Runtime
 
-    folder = Path(options.root) if options.root else Path.cwd()
-    runtime = Runtime.open(folder, explicit_root=bool(options.root), **settings)
+    runtime = Runtime.open(_folder(options), explicit_root=bool(options.root), **settings)
     _ = runtime.store  # a damaged database is said before anything else
     for notice in runtime.notices:
         print(f"nbagent: {notice}", file=sys.stderr)
@@ -229,7 +259,7 @@ def _run(options: argparse.Namespace) -> int:
     from nbagent.session.run import Options
     from nbagent.session.session import Prompt
 
-    text = sys.stdin.read() if options.prompt == "-" else options.prompt
+    text = _standard_input() if options.prompt == "-" else options.prompt
     runtime = _open(options, model=options.model)
     try:
         runtime.use_cassette(
@@ -261,6 +291,13 @@ def _run(options: argparse.Namespace) -> int:
         return _watch(options, frontend, runtime.start(prompt, frontend))
     finally:
         runtime.close()
+
+
+def _standard_input() -> str:
+    text = sys.stdin.read()
+    if not text.strip():
+        raise ConfigError("Nothing came from standard input; the prompt is read there when it is given as -.")
+    return text
 
 
 def _tell_crashed(runtime: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from nbagent.message import Attachment, FileChange, Tokens, ToolStatus
+from nbagent.whole import clean
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -259,5 +260,8 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_event(event: Event) -> bytes:
-    """An event as one JSON object (no newline)."""
-    return _encoder.encode(event)
+    """An event as one JSON object (no newline); half a surrogate pair, which cannot be encoded, becomes a replacement mark."""
+    try:
+        return _encoder.encode(event)
+    except UnicodeEncodeError:
+        return _encoder.encode(clean(msgspec.to_builtins(event)))

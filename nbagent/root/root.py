@@ -73,6 +73,13 @@ class Root:
             raise RootError(f"The project root {path} cannot be used: {error}. Choose another with --root.") from error
         if not stat.S_ISDIR(kind):
             raise RootError(f"The project root {path} is not a folder. Choose a folder with --root.")
+        try:
+            real.encode("utf-8")
+        except UnicodeEncodeError:  # it can be neither stored nor told to a model
+            raise RootError(
+                f"The name of the project root {path} is not UTF-8, or this locale does not read it as such. "
+                "Rename the folder, set PYTHONUTF8=1, or choose another with --root."
+            ) from None
         return Path(real)
 
     def _refuse_wide(self) -> None:

@@ -27,7 +27,7 @@ ROOMS = (
     ("root",),
     ("event",),
     ("message",),
-    ("clock", "collector", "mask", "ignore", "temporary", "worker", "version", "whole"),
+    ("clock", "collector", "mask", "ignore", "temporary", "worker", "version", "whole", "streams"),
     ("errors",),
 )
 """From the top of the house to its ground."""
