@@ -208,10 +208,7 @@ const main: JupyterFrontEndPlugin<void> = {
     const reloaded = new WeakSet<object>();
     const reload = (panel: NotebookPanel): void => {
       const run = runs.record(panel);
-      if (!run?.receipt || reloaded.has(run.receipt) || !wasLive.has(run.head.started)) {
-        if (run && run.state !== 'done') {
-          wasLive.add(run.head.started);
-        }
+      if (!run?.receipt || reloaded.has(run.receipt) || !runs.wasLive(panel)) {
         return;
       }
       reloaded.add(run.receipt);
@@ -223,8 +220,6 @@ const main: JupyterFrontEndPlugin<void> = {
         }
       }
     };
-    /** Starts of runs that were seen while they went on. */
-    const wasLive = new Set<number>();
 
     watchApprovals(() => settings.putBuildCellBelow);
     addCommands(app, tracker, runs, translator, palette);

@@ -7,8 +7,15 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { PageMessage, Record_ } from './draw/record';
 import type { LiveNotebook } from './live';
 
+/** The newest run of a notebook: what it says, the cell that it is drawn in, whether it was seen while it went on. */
+interface Seen {
+  record: Record_;
+  cell: Element | null;
+  live: boolean;
+}
+
 export class Runs {
-  private readonly records = new WeakMap<NotebookPanel, Record_>();
+  private readonly runs = new WeakMap<NotebookPanel, Seen>();
   private readonly live = new WeakMap<NotebookPanel, LiveNotebook>();
   private readonly recordChanged = new Signal<this, NotebookPanel>(this);
 
@@ -23,7 +30,12 @@ export class Runs {
 
   /** The newest run of a notebook. */
   record(panel: NotebookPanel | null): Record_ | null {
-    return panel ? (this.records.get(panel) ?? null) : null;
+    return panel ? (this.runs.get(panel)?.record ?? null) : null;
+  }
+
+  /** Whether the newest run of a notebook was seen while it went on. */
+  wasLive(panel: NotebookPanel): boolean {
+    return this.runs.get(panel)?.live ?? false;
   }
 
   notebook(panel: NotebookPanel | null): LiveNotebook | null {
@@ -59,10 +71,15 @@ export class Runs {
   private onRecord(event: CustomEvent<Record_>): void {
     const panel = this.panelOf(event);
     const record = event.detail;
-    const before = panel && this.records.get(panel);
-    // records that keep no times are taken in the order in which they are drawn
-    if (panel && (!before || before.head.started <= record.head.started)) {
-      this.records.set(panel, record);
+    if (!panel) {
+      return;
+    }
+    const before = this.runs.get(panel);
+    const cell = (event.target as Element).closest('.jp-Cell');
+    // a run that is played leaves a record without times, where its live view was; other such records count as they are drawn
+    const same = before !== undefined && cell !== null && before.cell === cell;
+    if (!before || same || before.record.head.started <= record.head.started) {
+      this.runs.set(panel, { record, cell, live: record.state !== 'done' || (same && before.live) });
       this.recordChanged.emit(panel);
     }
   }

@@ -223,6 +223,14 @@ describe('the drawing', () => {
     expect(element.querySelector('[data-state=refused]')?.textContent).toContain('read *.env: deny');
   });
 
+  it('says of a call that a person refused that it was refused, not that it failed', () => {
+    const rejected = tool('a', { name: 'plan_exit', state: 'error', error: 'no', metadata: { refused: true } });
+    const { element } = mount(record([rejected]));
+    const frame = element.querySelector<HTMLElement>('[data-state=refused]');
+    expect(frame?.querySelector('.nba-mark')?.textContent).toBe('refused');
+    expect(frame?.querySelector<HTMLElement>('.nba-refusal')?.hidden).toBe(true);
+  });
+
   it('names groups', () => {
     expect(groupTitle([tool('a'), tool('b', { name: 'inspect' })] as never)).toBe(
       'Read 1 file, looked at 1 more thing'

@@ -11,7 +11,7 @@ type Action = 'build' | 'later' | 'revise' | 'reject';
 
 const DECIDED: Record<string, string> = {
   approved: 'Approved',
-  revised: 'Sent back: planning goes on',
+  revised: 'Sent back, planning goes on',
   rejected: 'Rejected',
   expired: 'Expired: nobody decided'
 };
@@ -239,9 +239,9 @@ export class ReviewView implements ItemView<ReviewItem> {
       words.push(edited ? ', as you edited it' : '');
     }
     if (by && by !== 'person') {
-      words.push(` (by ${by})`);
+      words.push(by === 'cassette' ? ' by the cassette' : ` (by ${by})`);
     }
-    setText(this.card.outcome, words.join('') + (comment ? `. ${comment}` : ''));
+    setText(this.card.outcome, words.join('') + (comment ? `: “${comment}”` : ''));
   }
 
   private drawNotes(): void {

@@ -95,7 +95,8 @@ export class ToolView implements ItemView<ToolItem> {
   }
 
   update(item: ToolItem): void {
-    const state = item.refused ? 'refused' : item.state;
+    // a rule refused it, or the person, who is quoted where they answered
+    const state = item.refused || item.metadata.refused === true ? 'refused' : item.state;
     const before = this.drawnState;
     this.item = item;
     if (item.cut === false || !item.cut) {
@@ -105,8 +106,8 @@ export class ToolView implements ItemView<ToolItem> {
       this.drawnState = state;
       this.element.dataset.state = state;
       this.drawMark(state);
-      show(this.refusal, state === 'refused');
-      if (state === 'refused') {
+      show(this.refusal, item.refused);
+      if (item.refused) {
         this.drawRefusal();
         this.context.announce(`Refused: ${item.name} ${item.title}`);
       }
