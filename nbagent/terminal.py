@@ -28,6 +28,7 @@ from nbagent.event import (
 )
 from nbagent.frontend import Form, Namespace, Nobody, OpenNotebook, Review, Verdict
 from nbagent.permission.ask import Ask, Reply
+from nbagent.tools.textfile import counted
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that could move the cursor or change the terminal; what a model or a tool says is never sent with them."""
@@ -99,7 +100,9 @@ class Terminal:
             case FinishEvent() if not event.parent:
                 cost = f", {event.cost:.4f} spent" if event.cost is not None else ""
                 end = _ENDS.get(event.reason, event.reason)
-                return [f"── {end}: {event.steps} steps, {event.tokens.total:,} tokens, {event.seconds:.1f} s{cost}"]
+                return [
+                    f"── {end}: {counted(event.steps, 'step')}, {event.tokens.total:,} tokens, {event.seconds:.1f} s{cost}"
+                ]
         return []
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -209,9 +212,13 @@ def _tool_lines(event: ToolEvent) -> list[str]:
     title = event.title or event.name
     if event.state == "completed":
         return [f"✓ {title}"]
-    first = event.error.strip().splitlines()[0] if event.error.strip() else "failed"
+    lines = event.error.strip().splitlines() or ["failed"]
+    shown = [line for line in lines if line] if lines[0].endswith(":") else lines[:1]  # what is announced is shown
     mark = "⛔" if event.rule is not None or event.metadata.get("refused") else "✗"
-    return [f"{mark} {event.name} {title if title != event.name else ''}".rstrip(), f"    {first}"]
+    return [
+        f"{mark} {event.name} {title if title != event.name else ''}".rstrip(),
+        *(f"    {line}" for line in shown[:10]),
+    ]
 
 
 def _receipt_lines(event: ReceiptEvent) -> list[str]:

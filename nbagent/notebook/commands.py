@@ -19,6 +19,7 @@ from nbagent.permission.ruleset import Rule
 from nbagent.runtime import Runtime
 from nbagent.session.explain import explain_cell
 from nbagent.session.state import state_from
+from nbagent.tools.textfile import counted
 
 Words = list[str]
 MANY = 6
@@ -238,7 +239,7 @@ def _cost(context: Context, words: Words) -> str:
                 cost += part.cost or 0.0
     price = f", ${cost:.4f}" if cost else ", price unknown"
     cached = f" ({total.cache_read:,} of them from the cache)" if total.cache_read else ""
-    return f"{steps} model calls: {total.input:,} tokens in{cached}, {total.output:,} out{price}"
+    return f"{counted(steps, 'model call')}: {total.input:,} tokens in{cached}, {total.output:,} out{price}"
 
 
 def _plans(context: Context, words: Words) -> str:
@@ -388,11 +389,16 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-def find_command(name: str) -> Command:
-    """Raises ``ConfigError`` (one line) for a command that does not exist."""
+def find_command(name: str, words: Words | None = None) -> Command:
+    """Raises ``ConfigError`` (one line) for a command that does not exist, and for ``words`` behind one that takes none: whoever
+    writes ``%agent undo a.py`` means that file, and not all of them."""
     command = COMMANDS.get(name)
     if command is None:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(COMMANDS)}."
         raise ConfigError(f"%agent: there is no command {name}. {hint}")
+    if words and not command.usage and command.work is not _help:
+        raise ConfigError(
+            f"%agent {name}: it takes nothing behind it, and {' '.join(words)!r} is there. Nothing was done."
+        )
     return command

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from nbagent.tools.textfile import counted
+
 LINE = 160
 DETAIL = 4_000
 ROWS = 5
@@ -138,7 +140,8 @@ def _bytes(size: float) -> str:
 def _frame_line(frame: Any) -> str:
     columns = ", ".join(str(column) for column in list(frame.columns)[:8])
     more = ", …" if len(frame.columns) > 8 else ""
-    return f"pandas DataFrame, {frame.shape[0]:,} rows × {frame.shape[1]} columns ({columns}{more})"
+    rows, count = frame.shape
+    return f"pandas DataFrame, {counted(rows, 'row')} × {counted(count, 'column')} ({columns}{more})"
 
 
 def _frame(frame: Any) -> str:
@@ -147,13 +150,15 @@ def _frame(frame: Any) -> str:
     of = "" if sample is frame else f" in the first {len(sample):,} rows"
     nulls = sample.isna().sum()
     memory = _bytes(float(frame.memory_usage(index=True, deep=False).sum()))
-    lines = [f"pandas DataFrame, {rows:,} rows × {count} columns, {memory}; index: {_index(frame.index)}"]
+    lines = [
+        f"pandas DataFrame, {counted(rows, 'row')} × {counted(count, 'column')}, {memory}; index: {_index(frame.index)}"
+    ]
     for position in range(min(count, COLUMNS)):
         missing = int(nulls.iloc[position])
         gap = f", {missing:,} null{of}" if missing else ""
         lines.append(f"  {frame.columns[position]}: {frame.dtypes.iloc[position]}{gap}")
     if count > COLUMNS:
-        lines.append(f"  … {count - COLUMNS} more columns")
+        lines.append(f"  … {counted(count - COLUMNS, 'more column')}")
     lines.append(_head_text(frame.head(ROWS)))
     return "\n".join(lines)
 
@@ -185,17 +190,21 @@ def _series(series: Any) -> str:
 
 def _polars_line(frame: Any) -> str:
     rows, count = frame.shape
-    return f"polars DataFrame, {rows:,} rows × {count} columns ({', '.join(frame.columns[:8])}{', …' if count > 8 else ''})"
+    columns = ", ".join(frame.columns[:8])
+    more = ", …" if count > 8 else ""
+    return f"polars DataFrame, {counted(rows, 'row')} × {counted(count, 'column')} ({columns}{more})"
 
 
 def _polars(frame: Any) -> str:
     rows, count = frame.shape
     nulls = frame.null_count().row(0) if count and rows * count <= CELLS * 5 else (0,) * count
-    lines = [f"polars DataFrame, {rows:,} rows × {count} columns, {_bytes(float(frame.estimated_size()))}"]
+    lines = [
+        f"polars DataFrame, {counted(rows, 'row')} × {counted(count, 'column')}, {_bytes(float(frame.estimated_size()))}"
+    ]
     for column, dtype, missing in list(zip(frame.columns, frame.dtypes, nulls, strict=True))[:COLUMNS]:
         lines.append(f"  {column}: {dtype}{f', {missing:,} null' if missing else ''}")
     if count > COLUMNS:
-        lines.append(f"  … {count - COLUMNS} more columns")
+        lines.append(f"  … {counted(count - COLUMNS, 'more column')}")
     return "\n".join([*lines, str(frame.head(ROWS))])
 
 

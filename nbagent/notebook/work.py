@@ -223,8 +223,8 @@ class Work:
         words = line.split()
         if not words or words[0] in ("--help", "-h"):
             words = ["help"]
-        command = find_command(words[0])
         rest = words[1:]
+        command = find_command(words[0], rest)
         if command.name == "help":
             from nbagent.notebook.commands import help_text
 

@@ -158,7 +158,7 @@ def _json_lines(file: BinaryIO, size: int) -> tuple[list[str], dict[str, Any]]:
     rows = [line for line in text.split("\n") if line.strip()]
     parsed = list(_parsed(rows[:SAMPLE_ROWS]))
     if whole:
-        told = f"{len(rows):,} rows"
+        told = counted(len(rows), "row")
     else:
         told = f"about {int(size / max(1, len(text.encode('utf-8', 'replace'))) * len(rows)):,} rows (estimated)"
     names = list(dict.fromkeys(key for row in parsed if isinstance(row, dict) for key in row))
@@ -203,7 +203,7 @@ def _columnar(file: BinaryIO, suffix: str, size: int, shown: str) -> tuple[list[
     except (pa.ArrowException, OSError) as error:
         raise ToolError(f"{shown} cannot be read as {suffix.lstrip('.')}: {str(error)[:200]}") from None
     names = list(schema.names)
-    lines = [f"{rows:,} rows, {len(names)} columns"]
+    lines = [f"{counted(rows, 'row')}, {counted(len(names), 'column')}"]
     lines += _columns([(item.name, str(item.type)) for item in schema])
     body = [[str(row.get(name)) for name in names] for row in head]
     return lines + _head([names, *body]), {"columns": names[:MAX_COLUMNS], "rows": rows}

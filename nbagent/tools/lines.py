@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from nbagent.errors import ToolError
-from nbagent.tools.textfile import encoding_of
+from nbagent.tools.textfile import counted, encoding_of
 
 MAX_LINE = 2_000
 MAX_BYTES = 49 * 1024
@@ -45,7 +45,9 @@ def past_end(offset: int, total: int) -> ToolError:
     """``total`` lines are too few for ``offset``."""
     if total == 0:
         return ToolError("The file is empty.")
-    return ToolError(f"offset {offset} is past the end: the file has {total} lines. Send an offset of at most {total}.")
+    return ToolError(
+        f"offset {offset} is past the end: the file has {counted(total, 'line')}. Send an offset of at most {total}."
+    )
 
 
 def _pass_lines(file: BinaryIO, count: int) -> int:

@@ -165,7 +165,7 @@ def _ending(shown: Lines, total: int | None, size: int) -> str:
     """What the answer left out, and how to get it."""
     cut = f" {counted(shown.cut, 'long line')} cut at 2,000 characters." if shown.cut else ""
     if not shown.more:
-        return f"[End of file, {shown.last} lines.{cut}]"
+        return f"[End of file, {counted(shown.last, 'line')}.{cut}]"
     of = f"of {total} lines" if total is not None else f"of a file of {size:,} bytes"
     why = " (50 KB a call)" if shown.full else ""
     return f"[Lines {shown.first}-{shown.last} {of}{why}; there is more: go on with offset {shown.last + 1}.{cut}]"

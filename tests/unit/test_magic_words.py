@@ -16,7 +16,7 @@ from nbagent.frontend import Form, Question, Review
 from nbagent.notebook import typed
 from nbagent.notebook.attach import Attacher
 from nbagent.notebook.awaiting import install
-from nbagent.notebook.commands import COMMANDS
+from nbagent.notebook.commands import COMMANDS, find_command
 from nbagent.notebook.completion import complete
 from nbagent.notebook.magics import AgentMagics
 from nbagent.notebook.options import BUILD, PLAN, parse, usage
@@ -303,3 +303,12 @@ def test_what_agent_says_of_itself_names_every_command() -> None:
     """``%agent?`` shows it; it is written out there, since the commands are loaded when one is used."""
     said = AgentMagics.agent.__doc__ or ""
     assert [name for name in COMMANDS if name not in re.findall(r"\w+", said)] == []
+
+
+def test_words_behind_a_command_that_takes_none_are_an_error() -> None:
+    """``%agent undo a.py`` would put back more than that file."""
+    with pytest.raises(ConfigError, match=r"undo: it takes nothing behind it, and 'a\.py' is there\. Nothing was done"):
+        find_command("undo", ["a.py"])
+    assert find_command("undo", []).name == "undo"
+    assert find_command("help", ["why"]).name == "help"
+    assert find_command("why", ["edit", "a.py"]).name == "why"

@@ -24,6 +24,7 @@ def told(detail: bool = True, **space: Any) -> str:
 def test_frames_of_pandas() -> None:
     frame = pd.DataFrame({"a": [1.5, None, 3.0], "b": list("xyz")})
     assert told(detail=False, df=frame) == "df: pandas DataFrame, 3 rows × 2 columns (a, b)"
+    assert told(detail=False, df=frame[:1][["a"]]) == "df: pandas DataFrame, 1 row × 1 column (a)"
     text = told(df=frame)
     assert "a: float64, 1 null" in text
     assert "index: " in text
