@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import os
 import platform
-import shutil
 import sys
 import time
 import uuid
@@ -33,6 +32,7 @@ from nbagent.permission.ruleset import (
 )
 from nbagent.provider.provider import Provider
 from nbagent.provider.settings import ServerSettings
+from nbagent.removal import remove
 from nbagent.root import Root
 from nbagent.sandbox import NoWall, Wall, child_environment, find_wall
 from nbagent.sandbox.environment import is_key
@@ -125,7 +125,7 @@ class Runtime:
         if self._store is not None:
             self._store.close()
             self._store = None
-        shutil.rmtree(self.temp, ignore_errors=True)
+        remove(self.temp)
 
     def _mcp_servers(self) -> McpServers | None:
         """The MCP servers of the settings; none is started before ``tool_search`` looks for its tools."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
+
+from nbagent.removal import remove
 
 _OWNER = ".owner"
 
@@ -22,7 +23,7 @@ def temporary_folder() -> Path:
         with contextlib.suppress(OSError):
             mine = not left.is_symlink() and left.stat().st_uid == os.getuid()
             if mine and (left / _OWNER).read_text() == numbers and not Path("/proc", left.name.split("-")[1]).exists():
-                shutil.rmtree(left, ignore_errors=True)
+                remove(left)
     made = Path(tempfile.mkdtemp(prefix=f"nbagent-{os.getpid()}-"))
     (made / _OWNER).write_text(numbers)
     return made

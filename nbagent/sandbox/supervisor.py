@@ -37,7 +37,9 @@ from typing import Any, NoReturn
 LINUX = sys.platform == "linux"
 TERM_GRACE = 0.3  # seconds between asking a process to end and ending it
 STRAY_GRACE = 0.2  # seconds for what the command left behind to finish by itself
-KILL_LIMIT = 2.0  # seconds of trying to kill before giving up on what cannot be killed
+KILL_LIMIT = 2.0  # seconds of trying to kill before the answer goes back all the same
+LAST_LIMIT = 60.0  # seconds of trying after that: on a busy machine what multiplies can outlast the first ones
+BURIED_AT_ONCE = 512  # ended processes that are collected before anything else is looked at again
 FILE_LIMIT = 1 << 30  # bytes a confined process may put into one file
 PROCESS_LIMIT = 4096
 
@@ -50,6 +52,7 @@ KILL, TKILL, TGKILL = (62, 200, 234) if os.uname().machine == "x86_64" else (129
 LISTEN, UNDISTURBED, NOTIFIED_RECEIVE, NOTIFIED_SEND = 1 << 3, 1 << 5, 0xC0502100, 0xC0182101
 FILE_BITS = 0b1100_0000_0000_0111  # execute, write, read, truncate, device ioctl: all that a rule on a file may name
 OWN_PID = 0x4E42_5049  # see seccomp.py
+SIGNALS_INSIDE, SILENT_HERE = 0b10, 0b1  # a scope of Landlock; no audit lines for what this program itself is refused
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -85,6 +88,28 @@ def restrict_files(rules: list[tuple[str, int]], handled: tuple[int, int, int], 
         add_rule(ruleset, path, access & files)
     syscall(LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(flags), what="landlock")
     os.close(ruleset)
+
+
+def keep_signals_inside(request: dict[str, Any], outside: int) -> bool:
+    """This process and all that descends from it can signal each other and nobody else. Its command is locked in once more, so that
+    what this process can reach at one stroke is the command's whole tree, and the command reaches neither it nor others.
+
+    False where the kernel cannot do that, or did not: a process that is ``outside`` and there can still be signalled.
+    """
+    if request["files"] is None or not request["handled"][2] & SIGNALS_INSIDE:
+        return False
+    try:
+        checked(prctl(PR_SET_NO_NEW_PRIVS, 1), "no_new_privs")
+        restrict_files([], (0, 0, SIGNALS_INSIDE), SILENT_HERE if request["restrict_flags"] else 0)
+    except OSError:  # the command's own walls fail as well then, and that is said
+        return False
+    try:
+        os.kill(outside, 0)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        pass
+    return False
 
 
 def add_rule(ruleset: int, path: str, access: int) -> None:
@@ -249,27 +274,29 @@ def hand_filter(request: dict[str, Any]) -> None:
 class Watch:
     """One command and everything that descends from it."""
 
-    def __init__(self, control: socket.socket, kernel: int, parent: int) -> None:
+    def __init__(self, control: socket.socket, kernel: int, parent: int, locked: bool) -> None:
         self.control = control
         self.kernel = kernel
         self.parent = parent
+        self.locked = locked  # what can be signalled from here is the command's tree and nothing else
         self.command = 0
         self.code: int | None = None
         self.listener = -1  # where the filter asks about signals
         self.unheard: dict[tuple[int, ...], int] = {}  # answers that came too late for an interrupted question
-        self.wakeup, writer = os.pipe()
+        self.wakeup, self.waker = os.pipe()
         os.set_blocking(self.wakeup, False)
-        os.set_blocking(writer, False)
+        os.set_blocking(self.waker, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
 
     def say(self, **message: Any) -> None:
         with contextlib.suppress(OSError):
             self.control.sendall(json.dumps(message).encode() + b"\n")
 
     def reap(self) -> bool:
-        """Collect what has ended; whether anything is left."""
-        while True:
+        """Collect what has ended; whether anything is left. Some at a time: what ends as fast as it is collected would never let the time
+        limit be seen."""
+        for _ in range(BURIED_AT_ONCE):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -278,6 +305,8 @@ class Watch:
                 return True
             if pid == self.command:
                 self.code = os.waitstatus_to_exitcode(status)
+        wake(self.waker)
+        return True
 
     def poll(self, *more: int) -> select.poll:
         poll = select.poll()
@@ -352,18 +381,26 @@ class Watch:
         return False
 
     def kill(self) -> None:
-        """End the whole tree: ask, then stop everything so that nothing can multiply, then kill."""
+        """End the whole tree: ask, then kill. At one stroke where that reaches nobody else; elsewhere everything is stopped first, so that
+        it cannot multiply."""
         for pid in descendants():
             send(pid, signal.SIGTERM)
             send(pid, signal.SIGCONT)
         deadline = time.monotonic() + TERM_GRACE
         while self.reap() and time.monotonic() < deadline:
             self.pause()
-        deadline = time.monotonic() + KILL_LIMIT
+        self.kill_all(KILL_LIMIT)
+
+    def kill_all(self, seconds: float) -> None:
+        """Kill what is there, and what comes meanwhile, until nothing is left or the time is up."""
+        deadline = time.monotonic() + seconds
         while self.reap() and time.monotonic() < deadline:
-            stop_all()
-            for pid in descendants():
-                send(pid, signal.SIGKILL)
+            if self.locked:
+                send(-1, signal.SIGKILL)
+            else:
+                stop_all()
+                for pid in descendants():
+                    send(pid, signal.SIGKILL)
             self.pause()
 
     def pause(self) -> None:
@@ -371,6 +408,12 @@ class Watch:
         if ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.wakeup, 4096)
+
+
+def wake(waker: int) -> None:
+    """There is more to be done than was done: look again at once."""
+    with contextlib.suppress(BlockingIOError):
+        os.write(waker, b"\0")
 
 
 def send(pid: int, number: int) -> None:
@@ -458,7 +501,7 @@ def descendants() -> list[int]:
 def supervise(request: dict[str, Any], output: int, control: socket.socket, kernel: int, parent: int) -> None:
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-    watch = Watch(control, kernel, parent)
+    watch = Watch(control, kernel, parent, keep_signals_inside(request, parent))
     status, teller = os.pipe()
     ours, channel = socket.socketpair()
     me = os.getpid()
@@ -483,8 +526,11 @@ def supervise(request: dict[str, Any], output: int, control: socket.socket, kern
         watch.listener = socket.recv_fds(ours, 1, 1)[1][0]
     end = watch.wait(request["timeout"])
     if end != "done" or watch.drain(STRAY_GRACE):
+        with contextlib.suppress(OSError):  # what multiplies must not win by the number of its turns
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
         watch.kill()
     watch.say(code=None if end == "late" else watch.code, timed_out=end == "late")
+    watch.kill_all(LAST_LIMIT)  # nobody waits for that
 
 
 # ---- the spawner -------------------------------------------------------------------------------------------------------------
@@ -525,7 +571,7 @@ def serve(sock: socket.socket, kernel: int, parent: int) -> None:
         if wakeup in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(wakeup, 4096)
-            collect(supervisors)
+            collect(supervisors, writer)
         if sock.fileno() in ready:
             received = receive(sock)
             if received is None:
@@ -548,16 +594,18 @@ def start(received: tuple[dict[str, Any], list[int]], sock: socket.socket, kerne
     os.close(control)
 
 
-def collect(supervisors: set[int]) -> None:
+def collect(supervisors: set[int], waker: int) -> None:
     """Bury ended supervisors. One that was killed left its command to us: end that too, and whatever that leaves."""
     orphaned = False
     with contextlib.suppress(ChildProcessError):
-        while True:
+        for _ in range(BURIED_AT_ONCE):
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 break
             orphaned |= pid not in supervisors or os.waitstatus_to_exitcode(status) < 0
             supervisors.discard(pid)
+        else:
+            wake(waker)
     if orphaned:
         me = os.getpid()
         for pid, parent in parents().items():

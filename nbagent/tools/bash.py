@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from nbagent.permission.ask import Need, Preview
 from nbagent.permission.path import OUTSIDE
 from nbagent.permission.shell import Scan, scan
 from nbagent.permission.wildcard import exactly
+from nbagent.removal import remove
 from nbagent.root import Place
 from nbagent.sandbox import Confinement, Outcome, confined_environment, run_command, unwalled_environment
 from nbagent.tools.cut import MAX_BYTES, MAX_LINES
@@ -286,15 +286,3 @@ def _mask_file(path: Path, context: ToolContext) -> None:
     except OSError as error:
         path.unlink(missing_ok=True)
         raise ToolError(f"The command ran, but its whole output could not be kept: {error.strerror}.") from error
-
-
-def remove(folder: Path) -> None:
-    """Take a command's own folder away, also where it took its own rights to it away. Links are not followed."""
-    with contextlib.suppress(OSError):
-        folder.chmod(0o700)
-    for place, folders, _ in os.walk(folder):
-        for inner in (Path(place) / name for name in folders):
-            with contextlib.suppress(OSError):
-                if not inner.is_symlink():
-                    inner.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)

@@ -27,7 +27,7 @@ ROOMS = (
     ("root",),
     ("event",),
     ("message",),
-    ("clock", "collector", "mask", "ignore", "temporary", "worker", "version", "whole", "streams"),
+    ("clock", "collector", "mask", "ignore", "removal", "temporary", "worker", "version", "whole", "streams", "mistake"),
     ("errors",),
 )
 """From the top of the house to its ground."""

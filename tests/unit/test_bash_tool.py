@@ -15,7 +15,7 @@ import pytest
 from nbagent.errors import ArgumentError, Denied
 from nbagent.permission.ruleset import Rule
 from nbagent.sandbox import NoWall, Outcome, Wall, child_environment, find_wall
-from nbagent.tools.bash import plain, remove, shell_argv, told
+from nbagent.tools.bash import plain, shell_argv, told
 from nbagent.tools.tool import ToolContext
 from tests.toolbox import ALLOW, Toolbox
 
@@ -383,13 +383,3 @@ def test_terminal_output_as_text(raw: str, read: str) -> None:
 def test_a_flood_is_told() -> None:
     outcome = Outcome(None, "y\n", None, False, 1.0, 50_000_000, 100 << 20, flooded=True)
     assert "printed more than 100 MB" in told(outcome, 1, confined=False)[0]
-
-
-def test_a_folder_that_was_shut_is_taken_away(tmp_path: Path) -> None:
-    (tmp_path / "t/a/b").mkdir(parents=True)
-    (tmp_path / "keep").mkdir()
-    (tmp_path / "t/link").symlink_to(tmp_path / "keep")
-    (tmp_path / "t/a").chmod(0)
-    remove(tmp_path / "t")
-    assert not (tmp_path / "t").exists()
-    assert (tmp_path / "keep").is_dir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,7 +163,7 @@ TREES = {
     "twice forked": "(setsid sh -c '(sleep 300 &) ; sleep 300' &) ; sleep 300",
     "deaf to TERM": "trap '' TERM HUP INT; sleep 300 & while true; do sleep 300; done",
     "stopped": "sleep 300 & kill -STOP $!; sleep 300",
-    "multiplying": "f() { sleep 0.05; f & f & wait; }; f",
+    "multiplying": "f() { sleep 0.05; if [ $1 = 0 ]; then sleep 60; else f $(($1-1)) & f $(($1-1)) & wait; fi; }; f 9",
 }
 
 
@@ -358,6 +359,63 @@ async def test_behind_a_wall_it_ends_the_same_way(shell: Shell, kind: str) -> No
     outcome = await shell.run("trap '' TERM; setsid sleep 300 & echo here; sleep 300; sleep 300", timeout=0.4, **inside)
     assert (outcome.timed_out, outcome.output) == (True, "here\n")
     assert shell.left() == []
+
+
+COMETS = """
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    time_t end = time(0) + atoi(words[2]);
+    signal(SIGTERM, SIG_IGN);
+    for (int strand = atoi(words[1]); strand; strand--)
+        if (fork() == 0)
+            while (time(0) < end) {
+                if (fork()) _exit(0);
+                setsid();
+            }
+    return 0;
+}
+"""
+"""Processes each of which is gone as soon as it has made the next: whoever has found one finds nobody there."""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="a program of Linux, to be compiled")
+@pytest.mark.parametrize("kind", ["landlock", "bubblewrap"])
+@pytest.mark.parametrize("more", ["", "; exec sleep 300"])
+async def test_what_forks_faster_than_it_is_found_ends_too(shell: Shell, kind: str, more: str) -> None:
+    wall = find_wall(kind)
+    if isinstance(wall, NoWall):
+        pytest.skip(wall.reason)
+    if kind == "landlock" and getattr(wall, "abi", 0) < 6:
+        pytest.skip("this kernel's Landlock cannot keep signals inside, so nothing can be ended at a stroke")
+    temp = shell.folder / "temp"
+    temp.mkdir()
+    (shell.folder / "comets.c").write_text(COMETS)
+    subprocess.run(["cc", "-O2", "-static", "-o", shell.mark, "comets.c"], cwd=shell.folder, check=True)
+    began = time.monotonic()
+    outcome = await shell.run(
+        f"./{shell.mark} 300 20; echo begun{more}",
+        timeout=2,
+        wall=wall,
+        confinement=Confinement(root=shell.folder, temp=temp),
+    )
+    taken = time.monotonic() - began
+    assert named(shell.mark[:15], 1.0) == 0
+    assert outcome.output.startswith("begun\n")
+    assert outcome.timed_out or not more
+    assert taken < 7, "it was given up"
+
+
+def named(name: str, seconds: float) -> int:
+    """How many processes of this name are met within ``seconds``."""
+    found, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                found += Path(f"/proc/{pid}/comm").read_text().strip() == name
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
