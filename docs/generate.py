@@ -153,6 +153,11 @@ def _default(value: Any) -> str:
 
 
 def _annotation(kind: Any) -> str:
+    if typing.get_origin(kind) is typing.Annotated:
+        base, bounds = typing.get_args(kind)
+        return f"{_annotation(base)}, {bounds.ge} or more"
+    if optional := [each for each in typing.get_args(kind) if typing.get_origin(each) is typing.Annotated]:
+        return _annotation(optional[0])
     if typing.get_origin(kind) is typing.Literal:
         return ", ".join(f"`{each}`" for each in typing.get_args(kind))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

@@ -160,10 +160,26 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--cassette-lenient", action="store_true", help="play on where the cassette does not fit")
     run.add_argument("--cassette-answers", action="store_true", help="the person's answers in the cassette count")
     run.add_argument("--record", metavar="FILE", help="record the model's answers into a cassette")
-    run.add_argument("--max-steps", type=int, metavar="N", help="model calls at most")
-    run.add_argument("--max-tokens", type=int, metavar="N", help="tokens at most, in and out together")
-    run.add_argument("--max-seconds", type=float, metavar="S", help="seconds at most")
+    run.add_argument("--max-steps", type=_whole, metavar="N", help="model calls at most")
+    run.add_argument("--max-tokens", type=_whole, metavar="N", help="tokens at most, in and out together")
+    run.add_argument("--max-seconds", type=_time_cap, metavar="S", help="seconds at most")
     _add_format(run)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on.")
+    return int(text)
+
+
+def _time_cap(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not found > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0.")
+    return found
 
 
 def _add_session_commands(commands: Any) -> None:

@@ -7,17 +7,18 @@ Nothing set from a notebook loosens what a file says: options of a cell choose m
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
+from nbagent import mistake
 from nbagent.agent import BUILTIN, Agent
 from nbagent.agent_file import agent_files
 from nbagent.errors import ConfigError, ModelError
@@ -25,14 +26,18 @@ from nbagent.permission.ruleset import Ruleset, from_config, named
 from nbagent.root import Root
 
 API = Literal["chat", "responses"]
+Count = Annotated[int, Meta(ge=0)]
+Some = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+_Table = TypeVar("_Table", bound=msgspec.Struct)
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[models."name"]``: what is known of a model. Tokens; prices per million tokens; ``options``: more request parameters."""
 
-    window: int = 0
-    input: int = 0
-    output: int = 0
+    window: Count = 0
+    input: Count = 0
+    output: Count = 0
     vision: bool | None = None
     temperature: float | None = None
     effort: str = ""
@@ -46,9 +51,9 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[limits]``: caps of one cell. ``steps`` model calls, ``tokens`` in and out together (0: no cap), ``seconds`` (0: no cap;
     the time that a person takes to answer does not count)."""
 
-    steps: int = 100
-    tokens: int = 0
-    seconds: float = 0.0
+    steps: Some = 100
+    tokens: Count = 0
+    seconds: Seconds = 0.0
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +103,7 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
     temperature: float | None = None
     effort: str = ""
-    steps: int | None = None
+    steps: Some | None = None
     permission: dict[str, Any] = {}
 
 
@@ -205,13 +210,43 @@ def load(root: Path, environment: Mapping[str, str] | None = None) -> Config:
     environment = os.environ if environment is None else environment
     config = Config(home=home_folder(environment), agents={agent.name: agent for agent in BUILTIN})
     personal = user_file(environment)
-    if personal.is_file():
+    if environment.get("NBAGENT_CONFIG") and not personal.exists():
+        raise ConfigError(
+            f"NBAGENT_CONFIG names {personal}, which does not exist. Make the file, or unset the variable."
+        )
+    if _is_there(personal):
         config = _over(config, _read(personal), "user", personal, environment)
     config = _with_agent_files(config, personal_folder(environment), "user")
-    for path, table in _project_tables(root):
+    tables = _project_tables(root)
+    for path, table in tables:
         config = _over(config, table, "project", path, environment)
     config = _with_agent_files(config, root / ".nbagent", "project")
+    if not tables:
+        config = replace(config, warnings=(*config.warnings, *_above(root)))
     return _from_environment(config, environment)
+
+
+def _above(root: Path) -> list[str]:
+    """A word about settings further up in the repository, which somebody may believe to hold here."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    for folder in root.parents if top != root else ():
+        try:
+            tables = _project_tables(folder)
+        except ConfigError:
+            tables = []  # its mistakes are those of whoever works there
+        if tables:
+            return [
+                f"{tables[0][0]} does not count here: the project root is {root}. "
+                f"Start in {folder}, or name it with --root."
+            ]
+        if folder == top:
+            break
+    return []
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file of settings has to be read: rules may stand in one that turns out to be unreadable. A device is none."""
+    return os.path.lexists(path) and not path.is_char_device()
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -228,12 +263,12 @@ def _read(path: Path) -> dict[str, Any]:
 def _project_tables(root: Path) -> list[tuple[Path, dict[str, Any]]]:
     tables: list[tuple[Path, dict[str, Any]]] = []
     pyproject = root / "pyproject.toml"
-    if pyproject.is_file():
+    if _is_there(pyproject):
         tool = _pyproject_table(pyproject)
         if tool is not None:
             tables.append((pyproject, tool))
     own = root / "nbagent.toml"
-    if own.is_file():
+    if _is_there(own):
         tables.append((own, _read(own)))
     return tables
 
@@ -243,7 +278,7 @@ def _pyproject_table(path: Path) -> dict[str, Any] | None:
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
-        return None
+        return _read(path)
     if "nbagent" not in text:
         return None
     table = _read(path).get("tool", {})
@@ -268,6 +303,9 @@ def _over(
             f"{path}: base_url may only be set to a server on this machine in a project's file, since your key is sent there. "
             f"Set OPENAI_BASE_URL, or base_url in {user_file()}."
         )
+    for name, server in settings.mcp.items():
+        if bool(server.command) == bool(server.url):
+            raise ConfigError(f"{path}: mcp.{name}: a server has one of command or url.")
     rules, remarks = named(from_config(settings.permission, layer=layer, source=str(path)), str(path))
     for name in OF_THE_PERSON if layer == "project" else ():
         if name in given:
@@ -285,9 +323,15 @@ def _over(
         headers={**config.headers, **settings.headers} if layer == "user" else config.headers,
         rules=config.rules + rules,
         agents=_agents(config.agents, settings.agents, layer, path),
-        models={**config.models, **settings.models},
-        limits=settings.limits if "limits" in given else config.limits,
-        compaction=settings.compaction if "compaction" in given else config.compaction,
+        models={
+            **config.models,
+            **{
+                name: _under(config.models.get(name, ModelSettings()), model, table["models"][name])
+                for name, model in settings.models.items()
+            },
+        },
+        limits=_under(config.limits, settings.limits, table.get("limits", {})),
+        compaction=_under(config.compaction, settings.compaction, table.get("compaction", {})),
         environment=settings.environment if "environment" in given and layer == "user" else config.environment,
         sandbox=settings.sandbox if "sandbox" in given and layer == "user" else config.sandbox,
         mcp={**config.mcp, **settings.mcp},
@@ -295,6 +339,11 @@ def _over(
         sources=(*config.sources, str(path)),
         warnings=(*config.warnings, *remarks),
     )
+
+
+def _under(before: _Table, settings: _Table, given: Mapping[str, Any]) -> _Table:
+    """What stood ``before``, with those keys changed that a file has ``given``."""
+    return msgspec.structs.replace(before, **{name: getattr(settings, name) for name in given})
 
 
 def _loopback(url: str) -> bool:
@@ -306,42 +355,7 @@ def _convert(table: dict[str, Any], path: Path) -> FileSettings:
     try:
         return msgspec.convert(table, FileSettings)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_plain(str(error), table)}") from None
-
-
-def _plain(error: str, table: dict[str, Any], top: type[msgspec.Struct] | None = None) -> str:
-    """msgspec's sentence as one that a person can act on: the key, and what may stand there."""
-    text, _, where = error.partition(" - at `$")
-    key = where.strip("`.").removeprefix(".")
-    if "unknown field" in text:
-        name = text.split("`")[1]
-        struct = top or _struct_at(key)
-        known = [f.name for f in msgspec.structs.fields(struct)] if struct else []
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"unknown key {_dotted(key, name)!r}.{hint} Allowed: {', '.join(known)}."
-    text = text.replace("Invalid enum value", "invalid value")
-    allowed = f" Allowed: {', '.join(get_args(API))}." if key == "api" else ""
-    return f"key {key or '(top)'!r}: {text[:1].lower()}{text[1:]}.{allowed}"
-
-
-def _dotted(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
-
-
-def _struct_at(key: str) -> type[msgspec.Struct] | None:
-    head = key.split("[")[0].split(".")[0]
-    table: dict[str, type[msgspec.Struct]] = {
-        "": FileSettings,
-        "agents": AgentSettings,
-        "models": ModelSettings,
-        "mcp": McpSettings,
-        "limits": LimitSettings,
-        "compaction": CompactionSettings,
-        "environment": EnvironmentSettings,
-        "sandbox": SandboxSettings,
-    }
-    return table.get(head)
+        raise ConfigError(f"{path}: {mistake.said(error, table, FileSettings)}") from None
 
 
 def _agents(
@@ -362,7 +376,7 @@ def _with_agent_files(config: Config, folder: Path, layer: Literal["user", "proj
         try:
             given = msgspec.convert(settings, AgentSettings)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{each.path}: {_plain(str(error), settings, AgentSettings)}") from None
+            raise ConfigError(f"{each.path}: {mistake.said(error, settings, AgentSettings)}") from None
         agents[each.name] = _agent(agents.get(each.name), each.name, given, layer, each.path)
         sources.append(str(each.path))
     return replace(config, agents=agents, sources=tuple(sources))

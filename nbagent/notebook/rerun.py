@@ -132,7 +132,7 @@ def kernel_environment(folder: Path, home: Path, name: str) -> dict[str, str]:
     cassette = folder / f"{name}.cassette"
     own = {
         "NBAGENT_HOME": str(home),
-        "NBAGENT_CONFIG": str(home / "no-settings.toml"),
+        "NBAGENT_CONFIG": os.devnull,
         "NBAGENT_CASSETTE_ANSWERS": "1",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)]),
         "IPYTHONDIR": str(home / "ipython"),

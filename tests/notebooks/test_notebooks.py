@@ -68,7 +68,7 @@ async def test_two_runs_of_the_first_one_are_the_same_to_the_byte() -> None:
 
 async def test_without_answers_nothing_is_approved_and_nothing_is_built(tmp_path: Path) -> None:
     """As in nbclient or papermill, where nobody is there: the plan is written and waits."""
-    environment = {**os.environ, "NBAGENT_HOME": str(tmp_path / "home"), "NBAGENT_CONFIG": str(tmp_path / "none.toml")}
+    environment = {**os.environ, "NBAGENT_HOME": str(tmp_path / "home"), "NBAGENT_CONFIG": os.devnull}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     copied = tmp_path / "notebooks"
     subprocess.run(["cp", "-r", str(NOTEBOOKS), str(copied)], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,7 @@ def execute(path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch,
         "OPENAI_API_KEY": CANARY_KEY,
         "NBAGENT_MODEL": "scripted",
         "NBAGENT_HOME": str(tmp_path / "home"),
-        "NBAGENT_CONFIG": str(tmp_path / "none.toml"),
+        "NBAGENT_CONFIG": os.devnull,
     }
     for name, value in own.items():
         monkeypatch.setenv(name, value)

@@ -59,7 +59,7 @@ def run(folder: Path, runner: str) -> subprocess.CompletedProcess[str]:
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("NBAGENT_", "OPENAI_", "PYTEST_"))}
-    own = {"NBAGENT_HOME": str(folder / "home"), "NBAGENT_CONFIG": str(folder / "none.toml"), "PYTHONPATH": ""}
+    own = {"NBAGENT_HOME": str(folder / "home"), "NBAGENT_CONFIG": os.devnull, "PYTHONPATH": ""}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,

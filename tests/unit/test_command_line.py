@@ -18,6 +18,19 @@ from nbagent.cli import main
         (["run", "--format", "jsno", "go"], "nbagent run: --format cannot be jsno. Did you mean json?"),
         (["run", "fix", "the", "bug"], "nbagent run: nothing is known to do with 'the bug'. Put words"),
         (["sessions", "prun"], "nbagent sessions: there is no action prun. Did you mean prune?"),
+        (
+            ["run", "--max-steps", "-1", "go"],
+            "nbagent run: argument --max-steps: '-1' is not a whole number from 1 on.",
+        ),
+        (["run", "--max-steps", "0", "go"], "nbagent run: argument --max-steps: '0' is not a whole number from 1 on."),
+        (
+            ["run", "--max-tokens", "x", "go"],
+            "nbagent run: argument --max-tokens: 'x' is not a whole number from 1 on.",
+        ),
+        (
+            ["run", "--max-seconds", "nan", "go"],
+            "nbagent run: argument --max-seconds: 'nan' is not a number of seconds",
+        ),
         (["approve"], "nbagent approve: the following arguments are required: plan (`nbagent approve --help`)"),
     ],
 )
