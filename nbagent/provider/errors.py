@@ -163,10 +163,15 @@ def _rate(failure: Failure, context: Context) -> str | None:
     return None
 
 
+BAD_KEY = re.compile(
+    r"\b(invalid|incorrect|expired|revoked)( \w+)?[ _]api[ _]?key"
+    r"|\bapi[ _]?key( provided)?( is| has)?( been)?[ _](not valid|invalid|incorrect|expired|revoked)"
+)
+
+
 def _access(failure: Failure, context: Context) -> str | None:
     words, host, quote = failure.words, _host(context), _quote(failure)
-    bad_key = _any(words, "invalid_api_key", "api key not valid", "incorrect api key", "invalid api key")
-    if failure.status == 401 or (bad_key and failure.status in (400, 403, None)):
+    if failure.status == 401 or (BAD_KEY.search(words) and failure.status in (400, 403, None)):
         if context.has_key:
             return (
                 f"{host} does not accept the API key. Check OPENAI_API_KEY (or the variable named by "

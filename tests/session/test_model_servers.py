@@ -122,6 +122,9 @@ def test_a_server_without_tools_is_one_request_and_a_cure(project: Project, serv
         (404, "The model `scripted` does not exist", "scripted"),
         (429, "You exceeded your current quota (insufficient_quota)", "quota"),
         (401, "Incorrect API key provided", "OPENAI_API_KEY"),
+        (400, "API key expired. Please renew the API key.", "OPENAI_API_KEY"),
+        (403, "Your API key has been revoked", "OPENAI_API_KEY"),
+        (400, "Invalid API key format", "OPENAI_API_KEY"),
         (403, "Country not supported", "country"),
     ],
 )
