@@ -54,6 +54,13 @@ RATES = (
     "too_many_requests",
 )
 NEARLY_FULL = 0.8
+WINDOW_SAID = re.compile(r"(?:context|maximum|limit)\D{0,60}(\d[\d,]{2,})")
+
+
+def window_said(text: str) -> int:
+    """The window in tokens that a refusal names; 0 when it names none."""
+    found = WINDOW_SAID.search(text.lower())
+    return int(found[1].replace(",", "")) if found else 0
 
 
 def is_rate(text: str) -> bool:

@@ -363,16 +363,20 @@ def summary_request(
     level: int = 0,
     plan: str = "",
     changed: Sequence[str] = (),
+    refused: str = "",
 ) -> SummaryRequest | None:
     """What to ask in order to replace ``head`` by a summary; None when it cannot be made small enough.
 
     ``earlier``: the summary that ``head`` itself follows; always shown whole. ``limit``: tokens the text may have. ``level``: where to
     begin shrinking; after a server found the request of level n too large, ask again with n + 1. ``plan``: path and state of the bound
-    plan. ``changed``: files already changed, besides those in the receipts among ``head``.
+    plan. ``changed``: files already changed, besides those in the receipts among ``head``. ``refused``: the text of level n; what is not
+    shorter would be refused again.
     """
     files = list(dict.fromkeys([*_changed_files(head), *changed]))
     for at in range(max(level, 0), len(LEVELS)):
         text = _request_text(head, earlier or "", LEVELS[at], plan, files)
+        if refused and len(text) >= len(refused):
+            continue
         if limit is None or estimate(text) <= limit:
             return SummaryRequest(text, at)
     return None

@@ -25,7 +25,12 @@ async def loop(run: Run) -> Ending:
     while True:
         limit = reached(run)
         run.steps += 1
-        answer = await _in_time(run, limit)
+        try:
+            answer = await _in_time(run, limit)
+        except ProviderError as error:
+            if limit != "time":
+                raise
+            return Ending("limit", f"The cell's time limit was reached. {error}")
         if answer is None:
             if run.ending is not None:
                 return run.ending
@@ -120,6 +125,8 @@ async def step(run: Run, limit: str) -> Answer:
         except ContextOverflow as overflow:
             await summariser.after_overflow(overflow)
         except ProviderError as error:
+            if limit == "time":  # there is none left to wait in
+                raise
             await retries.wait(error)
 
 

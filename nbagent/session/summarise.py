@@ -11,9 +11,9 @@ from nbagent.errors import ContextOverflow, ProviderError
 from nbagent.event import CompactionEvent
 from nbagent.message import CompactionPart, Message, ToolPart
 from nbagent.provider.estimate import estimate
+from nbagent.provider.overflow import window_said
 from nbagent.provider.provider import Request, Say, Text, Used, UserTurn
 from nbagent.session.compaction import (
-    LEVELS,
     ceiling,
     compacted_view,
     keep_tokens,
@@ -25,6 +25,7 @@ from nbagent.session.compaction import (
     split,
     summary_request,
 )
+from nbagent.session.retry import Retries
 from nbagent.session.run import Run
 
 PLAN_CHARS = 20_000
@@ -53,13 +54,15 @@ class Summariser:
         self._overflows += 1
         auto = self._run.resources.config.compaction.auto
         if self._overflows > 1 or not auto or not await self.compact(auto=True, refused=True):
-            raise self._too_large(overflow) from overflow
+            raise self._too_large(overflow, await self._window()) from overflow
 
-    def _too_large(self, overflow: ContextOverflow) -> ContextOverflow:
+    def _too_large(self, overflow: ContextOverflow, window: int) -> ContextOverflow:
         """What the server said, and what a person can do about it."""
         fixed = self._fixed()
         advice = "Begin a new conversation, ask for less at once, or choose a model with a larger window."
-        if messages_size(compacted_view(self._run.history.messages)[1], estimate) < fixed // 2:
+        room = window_said(str(overflow)) or window
+        short = messages_size(compacted_view(self._run.history.messages)[1], estimate) < fixed // 2
+        if short and (not room or fixed > room // 2):
             advice = (
                 f"nbagent's own instructions and tools take about {fixed:,} tokens, so a new conversation would hardly fit either: "
                 "choose a model with a larger window, or raise the server's (num_ctx for Ollama, --ctx-size for llama.cpp)."
@@ -160,7 +163,8 @@ class Summariser:
         run = self._run
         earlier, _ = compacted_view(run.history.messages)
         limit = ceiling(window)
-        level = 0
+        level, refused = 0, ""
+        overflow: ContextOverflow | None = None
         while True:
             asked = summary_request(
                 head,
@@ -169,17 +173,29 @@ class Summariser:
                 limit=limit * 3 // 4 if limit else None,
                 level=level,
                 plan=self._plan(),
+                refused=refused,
             )
+            if asked is None and overflow is not None:
+                raise self._too_large(overflow, window) from overflow
             if asked is None:
                 raise ProviderError(
                     "The conversation is too large for the model even in summary. Begin a new session with `%agent new`."
                 )
             try:
-                return await self._ask(asked.text)
-            except ContextOverflow as overflow:
-                level = asked.level + 1
-                if level >= len(LEVELS):
-                    raise self._too_large(overflow) from overflow
+                return await self._patiently(asked.text)
+            except ContextOverflow as too_large:
+                level, refused, overflow = asked.level + 1, asked.text, too_large
+
+    async def _patiently(self, text: str) -> str:
+        """A server that fails for a while is waited for here as in any other step."""
+        retries = Retries(self._run)
+        while True:
+            try:
+                return await self._ask(text)
+            except ContextOverflow:
+                raise
+            except ProviderError as error:
+                await retries.wait(error)
 
     async def _ask(self, text: str) -> str:
         run = self._run

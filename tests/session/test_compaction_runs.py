@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nbagent.event import CompactionEvent, SessionEvent
+from nbagent.event import CompactionEvent, RetryEvent, SessionEvent
 from nbagent.message import CompactionPart, ToolPart
 from nbagent.session.compaction import PRUNED
 from nbagent.session.run import Options
@@ -228,6 +228,58 @@ def test_a_window_that_holds_not_even_the_tools_is_said(project: Project, server
             with pytest.raises(ContextOverflow, match=r"instructions and tools take about \d,\d+ tokens.*num_ctx"):
                 desk.cell("build", "hello", Person())
     assert len(model.requests) < 30
+
+
+def test_a_summary_that_cannot_shrink_is_not_asked_for_again(project: Project, server: Start) -> None:
+    from nbagent.errors import ContextOverflow
+    from tests.server import fault
+
+    said = {"error": {"message": "too long", "code": "context_length_exceeded"}}
+    model = server(lambda body: fault(400, said))
+    with at_work(project, model) as desk, pytest.raises(ContextOverflow):
+        desk.cell("build", "hello", Person())
+    asked = [told(body) for body in model.requests]
+    assert len(asked) == len(set(asked)) == 2
+
+
+def test_the_advice_fits_the_window_that_is_known(project: Project, server: Start) -> None:
+    from nbagent.errors import ContextOverflow
+    from tests.server import fault
+
+    project.write("nbagent.toml", WINDOW)
+    for said in ("maximum context length is 100000 tokens.", "too long"):
+        model = server(
+            lambda body, said=said: fault(400, {"error": {"message": said, "code": "context_length_exceeded"}})
+        )
+        with at_work(project, model) as desk, pytest.raises(ContextOverflow, match="Begin a new conversation"):
+            desk.cell("build", "hello", Person())
+
+
+@pytest.mark.parametrize("overflows", [False, True])
+def test_a_summary_is_tried_again_as_any_request(project: Project, server: Start, overflows: bool) -> None:
+    """Busy once, cut off once, then well: before a step, and after the server said that the context overflowed."""
+    from tests.server import fault
+
+    project.write("nbagent.toml", WINDOW)
+    too_long = fault(400, {"error": {"message": "too long", "code": "context_length_exceeded"}})
+    steps = iter(
+        [
+            [say("A tale. " * 400), usage(900, 10) if overflows else FULL],
+            *([too_long] if overflows else []),
+            [say("Done.")],
+        ]
+    )
+    bad = iter([fault(429, {"error": {"message": "slow"}}, {"retry-after-ms": "10"}), fault(503, "busy")])
+    person = Person()
+
+    def answer(body: dict[str, Any]) -> Any:
+        return next(steps) if SUMMARY not in told(body) else next(bad, [say("## Goal\nShort.")])
+
+    with at_work(project, server(answer)) as desk:
+        desk.cell("build", "tell a story", person)
+        assert desk.cell("build", "and now?", person).text == "Done."
+    assert [event.attempt for event in person.events if isinstance(event, RetryEvent)] == [1, 2]
+    assert [event.status for event in person.events if isinstance(event, CompactionEvent)] == ["running", "completed"]
 
 
 def test_pruning_changes_requests_only(project: Project, server: Start) -> None:

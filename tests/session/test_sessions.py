@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nbagent.errors import PlanError, SessionError, StoreError
-from nbagent.event import FinishEvent, NoticeEvent, TitleEvent
+from nbagent.event import FinishEvent, NoticeEvent, RetryEvent, TitleEvent
 from nbagent.message import TextPart
 from nbagent.permission.ask import Reply
 from nbagent.session.run import Options
@@ -382,6 +382,18 @@ def test_a_cap_on_seconds_ends_a_child_with_the_cell(project: Project, server: S
         assert child.status == "idle" and desk.runtime.store.mark(child.id) is None
 
 
+def test_last_words_are_not_waited_for_when_the_server_fails(project: Project, server: Start) -> None:
+    busy = fault(503, {"error": {"message": "overloaded"}})
+    model = server(lambda body: [pause(30)] if body.get("tools") else busy)
+    person = Person()
+    with at_work(project, model) as desk:
+        result = desk.cell("build", "read on", person, options=limits(seconds=1), seconds=20)
+        assert (result.reason, len(model.requests)) == ("limit", 2)
+        assert "time limit" in result.message and "overloaded" in result.message
+        assert desk.runtime.store.session(desk.runtime.session_id).status == "idle"
+    assert not [event for event in person.events if isinstance(event, RetryEvent)]
+
+
 def test_last_words_that_never_end_are_not_waited_for(project: Project, server: Start) -> None:
     with at_work(project, server(lambda body: [say("on and on"), pause(40)])) as desk:
         desk.runtime.resources.last_words = 2
@@ -402,6 +414,12 @@ def test_a_persons_thinking_is_not_the_cells_time(project: Project, server: Star
         result = desk.cell("build", "fix it", Person(asks=[slowly]), options=limits(seconds=5))
     assert waited and (result.reason, result.text) == ("stop", "Fixed.")
     assert result.seconds > 6
+
+
+def test_a_terminal_shows_how_to_allow_what_was_refused(project: Project, server: Start) -> None:
+    project.use(server([call("bash", {"command": "make", "description": "make it"}), [say("Then not.")]]))
+    ran = project.nbagent("run", "make it")
+    assert 'write in nbagent.toml:\n    [permission.bash]\n    "=make" = "allow"' in ran.out
 
 
 def test_caps_in_a_terminal(project: Project, server: Start) -> None:
