@@ -25,7 +25,8 @@ from nbagent.provider.places import Ids, Masker, Places, each_text
 from nbagent.provider.provider import Called, Delta, Limits, Request, Said, Say, Think
 
 _RECORD_AGAIN = (
-    "Record it again with --record FILE and a model, or play on all the same with --cassette-lenient "
+    "It plays where the folder is as it was before the recording: what that left there (a plan, edits, the cassette itself) is read, too. "
+    "Play it in a fresh copy, record it again with --record FILE and a model, or play on all the same with --cassette-lenient "
     "(the record then says so)."
 )
 _OWN_WAY = "You answered otherwise than the person for whom it was written, and it has no more answers for that way. Run the cell again."

@@ -122,7 +122,7 @@ def test_a_file_that_changed_makes_it_stale_and_says_how(recorded: Path, tmp_pat
     assert "answer 2 of 5" in message
     assert "message differs: result of read" in message
     assert "return 7" in message
-    assert "--record FILE" in message
+    assert "--record FILE" in message and "fresh copy" in message
 
 
 def test_another_rule_that_hides_a_tool_makes_it_stale(recorded: Path, tmp_path: Path) -> None:
