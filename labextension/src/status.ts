@@ -6,6 +6,7 @@ import { Widget } from '@lumino/widgets';
 
 import { count, h, setText } from './draw/dom';
 import { isBound } from './draw/lines';
+import { isBad } from './draw/receipt';
 import type { Record_ } from './draw/record';
 
 export class StatusItem extends Widget {
@@ -45,7 +46,7 @@ export class StatusItem extends Widget {
       const words = {
         running: this.trans.__('running'),
         waiting: head.waiting ? this.trans.__('waits for %1', head.waiting) : this.trans.__('waiting'),
-        done: this.trans.__('done')
+        done: this.ended(record.receipt?.reason ?? '')
       };
       const tokens = head.tokens ? ` · ${this.trans.__('%1 tokens', count(head.tokens))}` : '';
       setText(this.text, `${words[state]}${tokens}`);
@@ -55,5 +56,13 @@ export class StatusItem extends Widget {
       this.shown = shown;
       this.activeChanged.emit();
     }
+  }
+
+  /** What failed or was stopped is not done. */
+  private ended(reason: string): string {
+    if (reason === 'error') {
+      return this.trans.__('failed');
+    }
+    return isBad(reason) ? this.trans.__('stopped') : this.trans.__('done');
   }
 }

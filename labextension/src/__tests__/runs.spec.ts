@@ -1,8 +1,10 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { nullTranslator } from '@jupyterlab/translation';
 import { beforeEach, describe, expect, it } from 'vitest';
 
 import { normal, type Record_ } from '../draw/record';
 import { Runs } from '../runs';
+import { StatusItem } from '../status';
 
 function notebook(cells: number) {
   const node = document.createElement('div');
@@ -49,5 +51,20 @@ describe('runs', () => {
     expect(runs.wasLive(panel)).toBe(false);
     draw(0, 'done', 3);
     expect(runs.wasLive(panel)).toBe(false);
+  });
+});
+
+describe('the status bar', () => {
+  it.each([
+    ['stop', 'done'],
+    ['rejected', 'done'],
+    ['error', 'failed'],
+    ['stopped', 'stopped'],
+    ['limit', 'stopped']
+  ])('says of a run that ended with %s: %s', (reason, word) => {
+    const item = new StatusItem(nullTranslator, () => undefined);
+    item.update_(normal({ head: { badge: 'BUILD' }, receipt: { reason, line: '' } }));
+    expect(item.node.textContent).toBe(`BUILD${word}`);
+    item.dispose();
   });
 });
