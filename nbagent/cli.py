@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nbagent import __version__, streams
 from nbagent.errors import CassetteError, ConfigError, NbagentError, PersonError, RootError
+from nbagent.tools.textfile import counted
 
 if TYPE_CHECKING:
     from nbagent.terminal import JsonLines, Terminal
@@ -402,7 +403,10 @@ def _sessions(options: argparse.Namespace) -> int:
             return DONE
         for row in rows:
             print(f"{row['id']}  {row['status']:<11}  {row['agent']:<8} {row['directory']}  {row['title']}")
-        print(f"{len(rows)} sessions, {runtime.store.size() / 1e6:.1f} MB in {runtime.store.path}", file=sys.stderr)
+        print(
+            f"{counted(len(rows), 'session')}, {runtime.store.size() / 1e6:.1f} MB in {runtime.store.path}",
+            file=sys.stderr,
+        )
         return DONE
     finally:
         runtime.close()
@@ -435,7 +439,9 @@ def _prune(runtime: Any, age: str) -> int:
     before = size()
     count = runtime.store.delete_sessions(runtime.clock.now() - seconds)
     snapshots = runtime.worker.call(kept.prune(runtime.clock.now() - seconds))
-    print(f"{count} sessions and {snapshots} snapshots deleted, {max(before - size(), 0) / 1e6:.1f} MB freed.")
+    print(
+        f"{counted(count, 'session')} and {counted(snapshots, 'snapshot')} deleted, {max(before - size(), 0) / 1e6:.1f} MB freed."
+    )
     return DONE
 
 
