@@ -281,9 +281,10 @@ class Programs(Targets):
 
     def _do_trap(self, fields: list[Field], state: State) -> bool:
         self._record(fields, state, Context(_plain(fields)))
-        if len(fields) > 2 and fields[1].text not in ("-", "", "-p", "-l"):
+        given = fields[2:] if len(fields) > 1 and fields[1].text == "--" else fields[1:]
+        if len(given) > 1 and given[0].text not in ("-", "", "-p", "-l"):
             self.unknown.append("trap runs another command")
-            self._script(fields[1], state, "trap")
+            self._script(given[0], state, "trap")
         return True
 
     def _do_source(self, fields: list[Field], state: State) -> bool:

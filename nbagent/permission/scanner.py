@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -242,8 +242,10 @@ class Scanner(Programs):
         """One redirection: its target, words that belong to the command (``extra``), its plain form, what follows a ``<<``."""
         if node.type == "heredoc_redirect":
             raw = {child.type: self._raw(child) for child in node.children}
-            if not set("'\"\\") & set(raw.get("heredoc_start", "'")) and "`" in raw.get("heredoc_body", ""):
-                self.opaque.append("backquotes in a here-document")  # the grammar takes them for text
+            if not set("'\"\\") & set(raw.get("heredoc_start", "'")) and any(
+                self._hides_command(child) for child in node.children if child.type == "heredoc_body"
+            ):
+                self.opaque.append("a substitution in a here-document")  # the grammar takes it for text
             if not self._ends_alone(node):
                 self.opaque.append(
                     "a here-document with its end in a line of more"
@@ -454,6 +456,8 @@ class Scanner(Programs):
         if node.type in _STATEMENTS or node.type in ("command_substitution", "process_substitution"):
             self._visit(node, state)
             return
+        if node.type in ("expansion", "string") and self._hides_command(node):
+            self.opaque.append("a substitution inside quotes or an expansion")  # the grammar takes it for text
         if node.type in ("arithmetic_expansion", "expansion"):
             name = re.match(r"\$\{(\w+):?=", self._raw(node).strip())
             for each in (
@@ -462,6 +466,24 @@ class Scanner(Programs):
                 state.values[each] = None
         for child in node.children:
             self._nested(child, state)
+
+    def _hides_command(self, node: Any) -> bool:
+        """Whether text here runs commands that the grammar does not show: backquotes in an expansion, what stands in single quotes
+        between double ones, a substitution that is the first of a here-document after a space."""
+        shown = sorted((each.start_byte, each.end_byte) for each in _substitutions(node))
+        text, at = b"", node.start_byte
+        for start, end in shown:
+            text, at = text + self._source[at:start] + b" ", end
+        text += self._source[at : node.end_byte]
+        return bool(re.search(rb"(?<!\\)(?:\\\\)*(?:`|\$\()", text))
+
+
+def _substitutions(node: Any) -> Iterator[Any]:
+    if node.type in ("command_substitution", "process_substitution", "arithmetic_expansion"):
+        yield node
+        return
+    for child in node.children:
+        yield from _substitutions(child)
 
 
 def _touching(nodes: Sequence[Any]) -> list[list[Any]]:

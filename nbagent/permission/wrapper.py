@@ -87,10 +87,12 @@ def _unwrap(name: str, known: dict[str, Any], arguments: Sequence[Field]) -> Inn
     writes: list[Field] = []
     where: Field | None = None
     rest = list(arguments)
-    while rest and rest[0].text.startswith("-") and rest[0].text != "-":
+    while rest and rest[0].text.startswith("-") and (rest[0].text != "-" or known.get("dash")):
         word = rest.pop(0)
         if word.text == "--":
             break
+        if word.text == "-":
+            continue
         if name == "command" and set(word.text[1:]) & set("vV"):
             return Inner(plain=True)
         sorted_out = options([word, *rest[:1]], values | script)
@@ -112,6 +114,8 @@ def _unwrap(name: str, known: dict[str, Any], arguments: Sequence[Field]) -> Inn
         return Inner(script=_line(rest)) if rest else Inner()
     reads = rest[: known.get("skip", 0)]
     inner = rest[known.get("skip", 0) :]
+    if inner and is_option(inner[0].text, script):
+        return Inner(script=_line(inner[1:]), reads=tuple(reads))
     fault = "the wrapped command cannot be told" if inner and not inner[0].known else ""
     plain = bool(known.get("plain")) and not any(
         is_powerful(each.text.partition("=")[0].rstrip("+")) for each in assignments

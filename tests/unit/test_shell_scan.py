@@ -547,3 +547,70 @@ def test_what_follows_a_here_document_in_its_line_is_read_as_the_shell_reads_it(
 def test_a_variable_set_after_a_here_document_is_not_what_it_was(ground: Ground) -> None:
     scanned = scan("cat <<E && X=n\nE\nrm $X", root=ground.root, home=ground.home, environment={"X": "f"})
     assert [each.place for each in scanned.writes] == [None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env - rm f",
+        "env - A=1 rm f",
+        "env - -u B rm f",
+        "flock a -c 'rm f'",
+        "flock -n a --command 'rm f'",
+        "trap -- 'rm f' 0",
+        "runuser -u nobody -- rm f",
+        "runuser -u nobody rm f",
+        "setarch x86_64 -R rm f",
+        "setarch -R rm f",
+        "linux64 rm f",
+        "nsenter -t 1 -m rm f",
+        "setpriv --reuid 1 --no-new-privs rm f",
+        "prlimit --nproc=1 rm f",
+        "pkexec --user root rm f",
+        "toybox rm f",
+        "numactl -N 0 rm f",
+        "dbus-run-session -- rm f",
+        "xvfb-run -a rm f",
+        "ssh-agent -a s rm f",
+        "torsocks rm f",
+        "proxychains4 -f c rm f",
+        "cgexec -g cpu:a rm f",
+        "daemonize -o out rm f",
+    ],
+)
+def test_a_wrapper_hides_no_command(ground: Ground, line: str) -> None:
+    assert verdict(ground.scan(line), from_config({"*": "allow", "bash": {"*": "allow", "rm *": "deny"}})) == "deny"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'echo "${a:-`rm f`}"',
+        'echo "${a:=`rm f`}"',
+        'echo "${a:-x`rm f`}"',
+        "echo \"${a:-'`rm f`'}\"",
+        "echo \"${a:-'$(rm f)'}\"",
+        'x="${a+`rm f`}"',
+        "cat <<E\n${a:-`rm f`}\nE",
+        "echo ${a/x/`rm f`}",
+        'echo "${a/x/`rm f`}"',
+        'echo "${a#`rm f`}"',
+        'echo "${a:-${b:-`rm f`}}"',
+        "cat <<E\n  $(rm f)\nE",
+        "cat <<E\n\t$(rm f)\nE",
+        "cat <<-E\n\t$(rm f)\n\tE",
+        "cat <<E\n  `rm f`\nE",
+        "cat <<E\n  ${a:-$(rm f)}\nE",
+        "cat <<E\n\n \n  $(rm f) $(echo x)\nE",
+    ],
+)
+def test_backquotes_that_the_grammar_takes_for_text_are_no_text(ground: Ground, line: str) -> None:
+    found = ground.scan(line)
+    assert verdict(found, from_config({"*": "allow", "bash": {"*": "allow", "rm *": "deny"}})) in ("ask", "deny")
+    assert not found.read_only
+
+
+@pytest.mark.parametrize("line", ["patch protected.txt < d", "patch protected.txt d", "fallocate -l 1 protected.txt"])
+def test_a_file_that_is_named_to_be_written_is_a_target(ground: Ground, line: str) -> None:
+    rules = from_config({"*": "allow", "bash": "allow", "edit": {"*": "allow", "protected.txt": "deny"}})
+    assert verdict(ground.scan(line), rules) == "deny"
