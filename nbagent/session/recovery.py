@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from nbagent.errors import SessionError
-from nbagent.message import CompactionPart, Message, StepFinishPart, ToolPart
+from nbagent.message import CompactionPart, Message, PatchPart, StepFinishPart, ToolPart
 from nbagent.session.history import History
 from nbagent.session.request import INTERRUPTED
 from nbagent.store.owner import this_process
 from nbagent.store.store import MAX_ATTEMPTS, Store
+
+UNTOLD = (
+    "What was changed before the interruption is not in this cell's receipt, and `%agent undo` does not put it back: "
+    "look at what the calls above it did."
+)
 
 
 def take_over(store: Store, session_id: str) -> int:
@@ -54,6 +61,22 @@ def _unsettled(part: object) -> bool:
     if isinstance(part, ToolPart):
         return part.status in ("pending", "running")
     return isinstance(part, CompactionPart) and part.status == "running"
+
+
+def without_receipt(history: History, changing: Collection[str]) -> list[str]:
+    """A sentence when calls of the tools named ``changing`` began after the last receipt: the look at the files that went before them
+    ended with the kernel, and what changed since could be anybody's work."""
+    for message in reversed(history.messages):
+        if any(isinstance(part, PatchPart) for part in message.parts):
+            return []
+        if any(isinstance(part, ToolPart) and part.tool in changing and _ran(part) for part in message.parts):
+            return [UNTOLD]
+    return []
+
+
+def _ran(part: ToolPart) -> bool:
+    """Whether a call was under way at some time; one that was refused or could not be read never was."""
+    return part.status == "completed" or bool(part.title and part.rule is None and not part.metadata.get("refused"))
 
 
 def settle(history: History, now: float) -> list[str]:

@@ -17,6 +17,7 @@ from nbagent.frontend import Frontend
 from nbagent.message import CompactionPart, FileChange, FilePart, Message, Part, TextPart, Tokens
 from nbagent.session import ledger, recovery, title
 from nbagent.session.approval import plan_hash
+from nbagent.session.calls import CHANGING
 from nbagent.session.child import run_task
 from nbagent.session.history import History
 from nbagent.session.loop import loop
@@ -166,7 +167,7 @@ class Session:
         run.carry_out = self.resources.plans.known(state.building) if state.building and not agent.planning else None
         run.gate = run.make_gate()
         run.announce(resumed=True)
-        for note in notes:
+        for note in [*notes, *self._untold(run)]:
             run.notice(note, "warning")
         if recovery.is_answered(history):
             run.notice("The answer had been complete before the crash; there was nothing left to do.")
@@ -271,9 +272,14 @@ class Session:
         if crashed:
             recovery.settle_children(self.resources.store, self.id, now)
         run = self._make_run(row, history, state_from(row.state), agent, frontend, prompt.options)
-        for note in settled:
+        for note in [*settled, *(self._untold(run) if crashed else [])]:
             run.notice(note, "warning")
         return run
+
+    def _untold(self, run: Run) -> list[str]:
+        """What a crash kept out of every receipt. A confined run writes its plan alone, which has a history of its own."""
+        changing = [name for name, tool in self.resources.tools.items() if tool.effect in CHANGING]
+        return [] if run.confined else recovery.without_receipt(run.history, changing)
 
     def _make_run(
         self, row: SessionRow, history: History, state: State, agent: Agent, frontend: Frontend, options: Options

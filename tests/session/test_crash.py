@@ -137,6 +137,37 @@ def test_after_an_effect_before_its_result_was_stored(project: Project, server: 
     assert notice["level"] == "warning"
 
 
+@pytest.mark.parametrize("agent", ["build", "plan"])
+@pytest.mark.parametrize("again", ["resume", "prompt"])
+def test_what_no_receipt_tells_is_said(project: Project, server: Start, agent: str, again: str) -> None:
+    """A crash takes the look at the files before it along: neither the receipt nor undo knows what was changed until then."""
+    gate = Gate()
+    write = call("write", {"filePath": "made.txt", "content": "made\n"})
+    project.use(model := server([[write], [say("Then"), hold(gate)]]))
+    run_until(project, lambda program: gate.reached.is_set(), agent=agent)
+    gate.open()
+    model.extend([say("Done.")], [say("Nothing more.")])
+    row = the_session(project)["id"]
+    ran = resume(project, row) if again == "resume" else project.run(agent, "go on", "--session", row)
+    assert ran.status == 0, ran.err
+    said = [each for each in ran.of("notice") if "not in this cell's receipt" in each["text"]]
+    assert (len(said), (project.root / "made.txt").exists()) == ((1, True) if agent == "build" else (0, False))
+    later = project.run(agent, "and now", "--session", row)
+    assert not [each for each in later.of("notice") if "receipt" in each["text"]]
+
+
+@pytest.mark.parametrize("rule", ["deny", "allow"])
+def test_a_call_that_changed_nothing_is_no_matter_for_a_receipt(project: Project, server: Start, rule: str) -> None:
+    gate = Gate()
+    project.write("nbagent.toml", f'[permission]\nedit = "{rule}"\n')
+    refused = call("write", {"filePath": "made.txt", "content": "made\n"}) if rule == "deny" else READ_MODEL[0]
+    project.use(model := server([[refused], [say("Then"), hold(gate)]]))
+    run_until(project, lambda program: gate.reached.is_set())
+    gate.open()
+    ran = go_on(project, model, [say("Done.")])
+    assert not [each for each in ran.of("notice") if "receipt" in each["text"]]
+
+
 def test_during_a_compaction(project: Project, server: Start) -> None:
     project.write("nbagent.toml", "[models.scripted]\nwindow = 9000\n")
     project.write("big.txt", "a line of the file\n" * 900)
