@@ -407,6 +407,8 @@ def only_looks(words: Sequence[Field]) -> bool:
             return False
         name = base_name(name)
     arguments = words[1:]
+    if (name == "git" or name in tables()["careful"]) and _finds_options(name, arguments):
+        return False
     if name == "git":
         own, rest, _ = split_git(arguments)
         return bool(rest) and not has_odd_git_options(own) and git_only_looks(rest)
@@ -414,6 +416,41 @@ def only_looks(words: Sequence[Field]) -> bool:
     if careful is not None:
         return _is_careful(name, frozenset(careful.split()), arguments)
     return name in listed("harmless", "words")
+
+
+_FIND_ENDS = re.compile(r"[^*?\[\]]*$")
+_ENDS_OPTIONS = frozenset(["git", "rg", "sed", "sort", "shuf", "file"])
+
+
+def may_find_options(words: Sequence[str]) -> bool:
+    """Whether wildcards are what a command that may only look is not proven for, as far as its words tell."""
+    known = words[0] == "git" or words[0] in tables()["careful"]
+    return known and any(set(word) & set("*?[") for word in words[1:])
+
+
+def _finds_options(name: str, arguments: Sequence[Field]) -> bool:
+    """Whether a word with wildcards may find a file whose name is an option (``-delete``, ``--output=x``), or one name too many.
+    Whoever made the project gave its files their names."""
+    for at, word in enumerate(arguments):
+        if word.text == "--" and not word.pattern and name in _ENDS_OPTIONS:
+            break
+        if name == "printf" and at:
+            break  # it looks for options before its format only
+        if word.pattern and (name in ("uniq", "xxd") or _finds_option(name, word.pattern)):
+            return True
+    return False
+
+
+def _finds_option(name: str, pattern: str) -> bool:
+    if pattern[0] == "-":  # what "--format=%G?" finds is that option too
+        return bool(set(pattern.partition("=")[0]) & set("*?["))
+    if pattern[0] not in "*?[":
+        return False
+    end = _FIND_ENDS.search(pattern)
+    if name != "find" or end is None:
+        return True
+    # What find is told to do is one word that stands alone, so that "*.py" finds none.
+    return any(each.endswith(end[0]) for each in tables()["careful"]["find"].split())
 
 
 def _plain_operands(arguments: Sequence[Field]) -> list[Field]:

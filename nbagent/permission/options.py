@@ -27,7 +27,7 @@ def is_option(name: str, names: frozenset[str]) -> bool:
     if name in names:
         return True
     if name.startswith("--"):
-        return len(name) > 3 and any(each.startswith(name) for each in names)
+        return len(name) > 2 and any(each.startswith(name) for each in names)
     return any(len(each) == 2 and each[1] in name[1:] for each in names)
 
 
@@ -48,7 +48,7 @@ def options(arguments: Sequence[Field], values: frozenset[str]) -> Options:
         if equals:
             named.append((name, Field(value, word.known, "", value)))
         elif name in values or (
-            name.startswith("--") and len(name) > 3 and any(each.startswith(name) for each in values)
+            name.startswith("--") and len(name) > 2 and any(each.startswith(name) for each in values)
         ):
             named.append((name, rest.pop(0) if rest else None))
         elif not name.startswith("--") and len(name) > 2 and (name[:2] in values or f"-{name[-1]}" in values):

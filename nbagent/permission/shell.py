@@ -14,6 +14,7 @@ from typing import Literal
 
 from nbagent.permission.arity import arity_prefix
 from nbagent.permission.ask import Need
+from nbagent.permission.command import may_find_options
 from nbagent.permission.known import never_widens
 from nbagent.permission.line import plain_commands
 from nbagent.permission.path import OUTSIDE
@@ -72,6 +73,11 @@ class Scan:
         if reasons:
             return "; ".join(reasons)
         odd = [each.text for each in self.commands if not each.looks]
+        wild = [each.text for each in self.commands if not each.looks and may_find_options(each.words)]
+        if wild:
+            return (
+                f"{wild[0]} may get the name of a file as an option or as what it writes (name the files, or write ./*)"
+            )
         return f"{odd[0]} is not on the list of commands that only look" if odd else "more than plain words is in it"
 
     @property

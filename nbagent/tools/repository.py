@@ -13,7 +13,7 @@ _SECONDS = 20.0
 
 _RUNS = re.compile(
     r"filter\..*\.(clean|smudge|process)|diff\.external|diff\..*\.(command|textconv)|gpg\..*|alias\..*|tar\..*\.command"
-    r"|remote\..*\.(promisor|partialclonefilter)|extensions\.partialclone"
+    r"|remote\..*\.(promisor|partialclonefilter)|extensions\.partialclone|core\.alternaterefscommand"
 )
 _FILTERS = re.compile(rb"\bfilter=")
 

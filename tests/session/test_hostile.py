@@ -238,6 +238,8 @@ def make_project(root: Path, home: Path, sentinel: Path) -> None:
     make_links(root)
     for name in ("*", "?", "=", "a\nb", "x\n.nbagent"):
         put(f"names/{name}", "x = 1\n")
+    for name in ("find/-delete", "sort/-oq", "git/--output=q", "sed/-i", "sed/a", "uniq/a", "uniq/b"):
+        put(f"options/{name}", "x = 1\nx = 1\n")
     (root / "empty").mkdir()
     (root / "evil.pkl").write_bytes(pickle.dumps(Boom(f"{pwn}")))
     (root / "evil.parquet").write_bytes(pickle.dumps(Boom(f"{pwn}")))

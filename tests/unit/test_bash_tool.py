@@ -266,6 +266,51 @@ def test_without_a_wall_the_rest_is_refused_and_says_why(bare: Shell, command: s
     assert refused.value.permission == "bash"
 
 
+FOUND = [
+    ("-delete", "find *"),
+    ("-delete", "find ?delete"),
+    ("-delete", "find [!x]delete"),
+    ("-delete", "find . *"),
+    ("-delete", "find -- *"),
+    ("-oq", "sort *"),
+    ("-oq", "sort [-]oq"),
+    ("-oq.csv", "sort *.csv"),
+    ("-oq", "shuf *"),
+    ("-i", "sed p *"),
+    ("--pre=x", "rg a *"),
+    ("-C", "file *"),
+    ("-oq", "tree *"),
+    ("--output=q", "git log *"),
+    ("--output=q.py", "git diff *.py"),
+    ("other", "uniq *"),
+    ("other", "uniq ./*"),
+    ("other", "xxd *"),
+    ("-v", "printf *"),
+]
+
+
+@pytest.mark.parametrize(("name", "command"), FOUND)
+def test_without_a_wall_no_file_is_named_like_an_option_of_what_is_proven(bare: Shell, name: str, command: str) -> None:
+    """Whoever made the project gave its files their names."""
+    bare.put(name, "x\n")
+    with pytest.raises(Denied, match="may get the name of a file as an option"):
+        bare.declare("bash", command=command, description="")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls *", "cat *.csv", "sort ./*", "sort -- *", "sort sub/*", "find . -name *.py", "git log -- *", "printf '%s' *"],
+)
+def test_without_a_wall_wildcards_that_find_no_option_are_proven(bare: Shell, command: str) -> None:
+    bare.declare("bash", command=command, description="")
+
+
+@pytest.mark.parametrize("command", ["sort --o=q a.txt", "git log --alternate-refs", "nm --plugin ./evil.so a.txt"])
+def test_without_a_wall_an_option_that_writes_or_runs_something_is_refused(bare: Shell, command: str) -> None:
+    with pytest.raises(Denied, match="this machine has no wall"):
+        bare.declare("bash", command=command, description="")
+
+
 # What git would run or write by the way, where no wall holds it.
 
 LOOKS = [
@@ -314,7 +359,7 @@ async def test_git_that_looks_changes_not_even_its_index(bare: Shell, command: s
 
 
 PROGRAMS = """diff.external filter.evil.clean filter.evil.process diff.evil.textconv diff.evil.command gpg.program gpg.ssh.program
-remote.origin.promisor""".split()  # noqa: SIM905
+remote.origin.promisor core.alternaterefscommand""".split()  # noqa: SIM905
 
 
 @pytest.mark.parametrize(
