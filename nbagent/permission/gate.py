@@ -392,7 +392,9 @@ class Gate:
             if rule.pattern == "*":
                 break
             denied = denied or rule.action == "deny"
-            if rule.action == "allow" and not (denied and set("*?") & set(rule.pattern)):
+            if rule.action != "allow" or rule.pattern in last:
+                continue
+            if not (denied and set("*?") & set(rule.pattern)):
                 last.append(rule.pattern)
         return f"Allowed for {permission}: {', '.join(reversed(last[:5]))}." if last else ""
 

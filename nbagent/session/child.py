@@ -283,7 +283,8 @@ class Opinion:
 
 
 async def _ask_parent(parent: Run, agent: Agent, plan: str) -> Opinion:
-    """One request to the parent's model, beside its conversation: APPROVE, or REVISE and why. Anything else is REVISE."""
+    """One request to the parent's model, beside its conversation: APPROVE (alone in its line in any case), or REVISE and
+    why. Anything else is REVISE."""
     quoted = plan.replace("</plan>", "<\\/plan>")
     request = Request(
         model=parent.model,
@@ -305,4 +306,5 @@ async def _ask_parent(parent: Run, agent: Agent, plan: str) -> Opinion:
     first, _, rest = text.partition("\n")
     word = first.split()[0].strip(".:*#`") if first.split() else ""
     reasons = f"{first.partition(' ')[2]}\n{rest}".strip()
-    return Opinion(word == "APPROVE", reasons or "no reasons were given")
+    alone = first.strip(" .:*#`").lower() == "approve"
+    return Opinion(word == "APPROVE" or alone, reasons or "no reasons were given")

@@ -71,7 +71,7 @@ def test_while_a_plan_waits_for_a_word_nothing_was_delivered(project: Project, s
     assert project.nbagent("approve", ".nbagent/plans/p.md").status == 0
     done = resumed(project, kernel)
     assert "Fixed." in done.text
-    assert "fn)" in project.read("src/model.py")
+    assert "+ fn)" in project.read("src/model.py")
     assert [delivered for _, delivered in inputs(project)] == [True]
 
 

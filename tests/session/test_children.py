@@ -419,7 +419,7 @@ def test_a_childs_plan_is_approved_by_its_parents_model(project: Project, server
     with at_work(project, server(model)) as desk:
         desk.cell("build", "Top: go", person)
         plans = desk.runtime.store.plans()
-    assert "fn)" in project.read("src/model.py")
+    assert "+ fn)" in project.read("src/model.py")
     edits = [event for event in person.tools("edit") if event.parent]
     assert [event.state for event in edits] == ["error", "completed"], "no plan, no build"
     assert PLAN.strip() in told(model.bodies["opinion"][0])
@@ -434,10 +434,22 @@ def test_a_childs_plan_is_sent_back_and_comes_again(project: Project, server: St
     with at_work(project, server(model)) as desk:
         desk.cell("build", "Top: go", Person())
     assert "Name the tests." in told(model.bodies["work"][3])
-    assert "fn)" in project.read("src/model.py")
+    assert "+ fn)" in project.read("src/model.py")
 
 
-@pytest.mark.parametrize("word", ["approved, I think", "Yes", "", "I APPROVE of this"])
+@pytest.mark.parametrize("word", ["approve", "**Approve**\nlooks right", "Approve."])
+def test_the_word_alone_counts_in_any_case(project: Project, server: Start, word: str) -> None:
+    model = planned(opinions=[[say(word)]])
+    with at_work(project, server(model)) as desk:
+        desk.cell("build", "Top: go", Person())
+    assert "+ fn)" in project.read("src/model.py")
+    assert len(model.bodies["opinion"]) == 1
+    assert "no reasons were given" not in told(model.bodies["work"][-1])
+
+
+@pytest.mark.parametrize(
+    "word", ["approve, but only if it is safe", "approved, I think", "Yes", "", "I APPROVE of this"]
+)
 def test_anything_but_the_word_is_no_approval(project: Project, server: Start, word: str) -> None:
     model = planned(opinions=[[say(word)] if word else [say(" ")]], built=False)
     with at_work(project, server(model)) as desk:
@@ -456,7 +468,7 @@ def test_where_task_is_asked_the_person_approves_a_childs_plan_too(project: Proj
             "what a child carries out is not left approved for another cell"
         )
     assert "also the docs" in told(model.bodies["work"][3])
-    assert "fn)" in project.read("src/model.py")
+    assert "+ fn)" in project.read("src/model.py")
     assert len(person.reviewed) == 2
 
 

@@ -70,7 +70,7 @@ def test_accepted_and_not_begun(project: Project, server: Start) -> None:
     ran = go_on(project, model, READ_MODEL, edit_model(), [say("Fixed.")])
     assert ran.finish["text"] == "Fixed."
     assert [delivered for _, delivered in inputs(project)] == [True]
-    assert "fn)" in project.read("src/model.py")
+    assert "+ fn)" in project.read("src/model.py")
     assert PLAN.strip() in told(model.requests[0])
 
 

@@ -47,7 +47,7 @@ def test_an_edit_is_asked_with_a_diff_and_done_once_allowed(project: Project, se
     assert "-    return tp / (tp + fp)" in ask.call.preview.text
     assert "+    return tp / (tp + fn)" in ask.call.preview.text
     assert ask.rule.layer == "project"
-    assert "fn)" in project.read("src/model.py")
+    assert "+ fn)" in project.read("src/model.py")
 
 
 def test_once_is_one_call(project: Project, server: Start) -> None:

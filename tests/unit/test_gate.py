@@ -93,12 +93,14 @@ async def test_deny_names_the_rule_and_what_is_allowed() -> None:
         Rule("edit", "*", "allow", "user"),
         Rule("edit", "*", "deny", "floor"),
         Rule("edit", ".nbagent/plans/p.md", "allow", "floor"),
+        Rule("edit", ".nbagent/plans/p.md", "allow", "floor"),
     )
     one = gate(Person(), rules, advice="Run it in %%build; you may include code in the plan.")
     with pytest.raises(Denied) as caught:
         await one.decide(edit("a.py"))
     assert caught.value.rule == rules[1]
     text = str(caught.value)
+    assert "Allowed for edit: .nbagent/plans/p.md." in text, "once"
     assert "edit *: deny (floor)" in text and ".nbagent/plans/p.md" in text and "include code in the plan" in text
 
 
