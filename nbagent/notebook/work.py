@@ -265,6 +265,10 @@ class Work:
             if not crashed:
                 raise PersonError("Nothing was interrupted in this project. %agent sessions lists the conversations.")
             runtime.open_session(crashed[0].session_id)
+        store, session = runtime.store, runtime.session_id
+        if name == "resume" and store.mark(session) is None and not store.undelivered(session):
+            print("Nothing was interrupted there; the next prompt goes on with it.")
+            return
         cell = Cell(
             self._shell,
             attended=place.attended(self._shell),
@@ -273,12 +277,8 @@ class Work:
         )
         begin = runtime.resume if name == "resume" else runtime.compact
         result = await self._run(cell, runtime, self.desk.news(runtime), begin)
-        if result is None:
-            print(
-                "Nothing was interrupted there; the next prompt goes on with it."
-                if name == "resume"
-                else "There was nothing to summarise."
-            )
+        if result is None and name == "compact":
+            print("There was nothing to summarise.")
 
     # completion
 
