@@ -132,8 +132,11 @@ class Ground:
         return found
 
     def run(self, server: ScriptedServer, *arguments: str, seconds: float = 300) -> list[dict[str, Any]]:
+        python = python_for(self.uid)
         environment = {
-            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+            **{name: os.environ[name] for name in ("LANG",) if name in os.environ},
+            # The python3 of attempts: a launcher of versions may lie where the wall lets nobody look.
+            "PATH": os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)]),
             "HOME": str(self.home),
             "TMPDIR": str(self.tmp),
             "NBAGENT_HOME": str(self.own),
@@ -147,7 +150,7 @@ class Ground:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         done = subprocess.run(
-            [python_for(self.uid), "-m", "tests.session.hostile", *arguments],
+            [python, "-m", "tests.session.hostile", *arguments],
             cwd=self.root,
             env=environment,
             capture_output=True,
@@ -361,7 +364,8 @@ def through_every_writer(path: str) -> list[tuple[str, dict[str, Any]]]:
 
 def shell_calls(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Each as it is, for the rules, and once more where the rules cannot see what it is, for the wall."""
-    commands = [row["command"] for row in rows] + [unseen(row["command"]) for row in rows]
+    lines = ["echo $((41 + 1))-at-work", *(row["command"] for row in rows)]
+    commands = [*lines, *map(unseen, lines)]
     return [("bash", {"command": command, "description": "look", "timeout": 15000}) for command in commands]
 
 
@@ -519,7 +523,7 @@ def test_nothing_but_the_plan_changes() -> None:
     assert len(tried(events)) > 900
     if events[-1]["wall"] == "none":
         pytest.skip("no wall here")
-    assert len(ran(events)) > 200, "the commands did not run, so the wall was not tried"
+    assert len(ran(events)) > 200 and really_ran(events), "the commands did not run, so the wall was not tried"
 
 
 def test_a_person_who_says_yes_to_everything_opens_nothing() -> None:
@@ -542,14 +546,14 @@ def test_other_walls(wall: str) -> None:
     elif events[-1]["wall"] == "none":
         pytest.skip("no bubblewrap here")
     else:
-        assert len(ran(events)) > 200
+        assert len(ran(events)) > 200 and really_ran(events)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_as_an_ordinary_user() -> None:
     paths = [each for row in lines("paths")[:25] for each in through_every_writer(row["path"])]
     events = attempt(paths + shell_calls(lines("shell")[-75:-15]), uid=65534)
-    assert events[-1]["wall"] == "none" or len(ran(events)) > 60
+    assert events[-1]["wall"] == "none" or (len(ran(events)) > 60 and really_ran(events))
 
 
 def test_ids_of_calls_are_no_paths() -> None:
@@ -611,6 +615,11 @@ def ran(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for event in tried(events, "bash", "completed")
         if "exit code" in event["output"] and event["input"]["command"] != "true"
     ]
+
+
+def really_ran(events: list[dict[str, Any]]) -> bool:
+    """Whether what the rules cannot see got as far as the shell that tries it."""
+    return any("fromhex" in event["input"]["command"] and "42-at-work" in event["output"] for event in ran(events))
 
 
 @pytest.mark.soak
