@@ -29,6 +29,7 @@ from nbagent.tools.tool import Declaration, Tool, ToolContext, ToolResult
 from nbagent.whole import clean, whole_text
 
 NOT_RUN = "not run: an earlier call of the same step was refused by the person."
+MODE_CHANGED = "not run: an earlier call of the same step changed the mode. Make the call again if it still fits."
 CHANGING = ("writes", "command", "code", "outside")
 SAME_DENIALS = 3
 
@@ -71,13 +72,14 @@ class Calls:
         """Run them all. Returns when each has its answer; stopping closes what is open."""
         try:
             for group in self._groups():
-                if self._run.ending is not None:
+                if self._run.ending is not None or self._run.next_agent is not None:
                     break
                 await self._together(group)
         except BaseException:
             self.close(INTERRUPTED)
             raise
-        self.close(NOT_RUN)
+        # What was asked for in one mode is not done in the other, nor in the one that the person has just ended.
+        self.close(MODE_CHANGED if self._run.next_agent is not None else NOT_RUN)
 
     def close(self, why: str) -> None:
         """Give every call that has no answer one: ``error: why``."""

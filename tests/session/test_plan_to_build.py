@@ -18,7 +18,7 @@ from nbagent.session.run import Options
 from tests.person import Person, at_work, once, plan_of, reject, verdict
 from tests.project import Project, tree
 from tests.server import ScriptedServer, call, say
-from tests.session.scripts import EXIT, PLAN, READ_MODEL, edit_model, told, tool_names, write_plan
+from tests.session.scripts import EXIT, PLAN, READ_MODEL, edit_model, plan_path, told, tool_names, write_plan
 
 Start = Callable[..., ScriptedServer]
 FIXED = "def recall(tp, fp, fn):\n    return tp / (tp + fn)\n"
@@ -362,3 +362,31 @@ def test_plans_of_the_whole_working_tree_are_listed(project: Project, server: St
         ]
     other = project.run("build", "")
     assert other.status == 1 and f"was made in {below}" in other.err and "--plan" in other.err
+
+
+def test_what_stands_beside_a_call_that_enters_planning_is_not_run(project: Project, server: Start) -> None:
+    """The person said that the rest of the cell plans."""
+    entering = [
+        call("plan_enter", {}),
+        call("write", {"filePath": "src/new.py", "content": "x"}),
+        call("bash", {"command": "touch src/touched", "description": "touch"}),
+    ]
+    project.write("nbagent.toml", '[permission]\nedit = "allow"\nbash = "allow"\n')
+    before = tree(project.root / "src")
+    with at_work(project, server([entering, write_plan(), [say("planned")]])) as desk:
+        person = Person(asks=[once])
+        desk.cell("build", "go", person)
+    assert tree(project.root / "src") == before
+    assert {event.error.partition(":")[0] for event in person.tools() if event.state == "error"} == {"not run"}
+    assert plan_of(project).read_text() == PLAN
+
+
+def test_what_stands_beside_an_approval_does_not_change_what_was_approved(project: Project, server: Start) -> None:
+    def leaving(body: dict[str, Any]) -> Any:
+        return [*EXIT, call("write", {"filePath": plan_path(body), "content": PLAN + "\nrm -rf everything\n"})]
+
+    with at_work(project, server([write_plan(), leaving, [say("built")]])) as desk:
+        person = Person(reviews=[verdict("build")])
+        desk.cell("plan", "fix recall", person)
+    assert plan_of(project).read_text() == PLAN
+    assert person.tools("write")[-1].error.startswith("not run: ")
