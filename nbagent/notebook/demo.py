@@ -21,6 +21,7 @@ from nbagent.notebook.record import MIME
 from nbagent.notebook.replay import store
 from nbagent.notebook.rerun import Rerun, copy_folder, kernel_environment, read_notebook, run_here
 from nbagent.provider.cassette_file import walkthroughs
+from nbagent.removal import remove
 
 NOTEBOOKS = {"01-plan-and-build.ipynb": "pandas", "04-asking-and-approving.ipynb": ""}
 """What may be shown, the best first, and what each needs beside nbagent."""
@@ -45,7 +46,7 @@ def demo(*, open_lab: bool = True, keep: Path | None = None, out: TextIO | None 
     teller = _Teller(notebook, out)
     home = folder / ".nbagent-home"
     run = asyncio.run(run_here(notebook, folder, home, name=Path(name).stem, cell_seconds=300.0, on_cell=teller.cell))
-    shutil.rmtree(home, ignore_errors=True)
+    remove(home)
     _store(folder / name, run)
     if run.error or run.leftovers:
         out.write("\nThe walkthrough did not run to its end:\n")
@@ -78,7 +79,7 @@ def _prepared(keep: Path | None) -> Path:
         )
     if keep.exists() and any(keep.iterdir()):
         raise PersonError(f"{keep} is not empty. Name a new folder for the walkthrough.")
-    shutil.rmtree(keep, ignore_errors=True)
+    remove(keep)
     return copy_folder(walkthroughs(), keep.absolute(), "work")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from nbagent.errors import PersonError
 from nbagent.notebook.whole_output import prepare
+from nbagent.removal import remove
 
 SKIPPED = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", "node_modules", ".venv")
 """Folders that a copy leaves out: they are made, not shipped."""
@@ -61,7 +62,7 @@ async def rerun(path: Path, *, cell_seconds: float = 300.0, on_cell: OnCell | No
         home = place / "nbagent-home"
         return await run_here(notebook, folder, home, name=path.stem, cell_seconds=cell_seconds, on_cell=on_cell)
     finally:
-        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        await asyncio.to_thread(remove, place)
 
 
 async def run_here(

@@ -140,17 +140,19 @@ async def redo(resources: Resources, session_id: str) -> UndoResult:
     return await _turn(resources, session_id, forth=True)
 
 
+def _none_left(undone: list[dict[str, str]]) -> str:
+    if undone:
+        return "undo any more: all that cells of this session changed is undone"
+    return "undo: no cell of this session changed a file"
+
+
 async def _turn(resources: Resources, session_id: str, *, forth: bool) -> UndoResult:
     await settled(resources, session_id)
     snapshots = resources.snapshots
     state = state_from(resources.store.session(session_id).state)
     stack = state.redo if forth else state.undo
     if snapshots is None or not stack:
-        raise PersonError(
-            "There is nothing to redo."
-            if forth
-            else "There is nothing to undo: no cell of this session changed a file."
-        )
+        raise PersonError(f"There is nothing to {'redo' if forth else _none_left(state.redo)}.")
     entry = stack[-1]
     work = snapshots.redo if forth else snapshots.undo
     result = await work(entry["before"], entry["after"])

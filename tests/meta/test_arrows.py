@@ -27,7 +27,19 @@ ROOMS = (
     ("root",),
     ("event",),
     ("message",),
-    ("clock", "collector", "mask", "ignore", "removal", "temporary", "worker", "version", "whole", "streams", "mistake"),
+    (
+        "clock",
+        "collector",
+        "mask",
+        "ignore",
+        "removal",
+        "temporary",
+        "worker",
+        "version",
+        "whole",
+        "streams",
+        "mistake",
+    ),
     ("errors",),
 )
 """From the top of the house to its ground."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nbagent.errors import ProviderError, SessionError
+from nbagent.errors import PersonError, ProviderError, SessionError
 from nbagent.event import CompactionEvent, RetryEvent, ToolEvent
 from nbagent.permission.ask import Ask, Reply
 from nbagent.session.session import Prompt
@@ -439,6 +439,8 @@ def test_undo_and_redo(project: Project, server: Start) -> None:
         assert "fp)" in project.read("src/model.py")
         assert (project.root / "gone.txt").exists()
         assert not (project.root / "new.txt").exists()
+        with pytest.raises(PersonError, match="undo any more"):
+            desk.runtime.undo()
         desk.runtime.redo()
         assert project.read("src/model.py") == changed
         project.write("src/model.py", "mine\n")
