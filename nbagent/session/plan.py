@@ -135,6 +135,10 @@ class Plans:
         plan = PlanFile(place, self.folder / HISTORY)
         return plan if plan.text() is not None else None
 
+    def unfit(self, pattern: str) -> str:
+        """``no_plan`` for the path that a pattern of a call stands for."""
+        return self.no_plan(self._root.locate(pattern).real)
+
     def _existing(self) -> list[str]:
         try:
             return sorted(name for name in os.listdir(self.folder) if name.endswith(".md"))  # noqa: PTH208 - asked often
@@ -169,12 +173,12 @@ class Plans:
             raise PlanError(f"{spelled}: a plan must be a .md file inside the project root {self._root.path}.")
         if plan.place.linked:
             raise PlanError(f"{spelled} is reached through a link ({plan.path}). Name the file itself.")
-        if why := self._no_plan(plan.path):
+        if why := self.no_plan(plan.path):
             raise PlanError(f"{plan.shown!r} {why}. Name another .md file, such as plans/{slug(plan.path.stem)}.md.")
         return plan
 
-    def _no_plan(self, path: Path) -> str:
-        """Why no plan may be at ``path``: it would be read as something else, by git or by nbagent. "" when it may."""
+    def no_plan(self, path: Path) -> str:
+        """Why no plan may be at ``path``: it would be read as something else, by people, by git or by nbagent. "" when it may."""
         if not str(path).isprintable():
             return "has a line break or another character in it that cannot be shown"
         if path.name.upper() in _INSTRUCTIONS:

@@ -362,8 +362,12 @@ class Run:
         """A planning run is about to write: one file, and what the plan said when the cell began, or when it was last shown, is kept."""
         if not self.agent.planning or self.plan is None:
             return
-        if len({effect for effect in effects if effect.startswith("write:")}) > 1:
+        written = {effect.removeprefix("write:") for effect in effects if effect.startswith("write:")}
+        if len(written) > 1:
             raise ToolError("A plan is one file: write one file in a call. Nothing was written.")
+        for path in written - {self.plan.shown}:
+            if why := self.resources.plans.unfit(path):
+                raise ToolError(f"{path!r} {why}. Write the plan at {self.plan.shown}.")
         text = self.plan.text() if f"write:{self.plan.shown}" in effects else None
         if not text or text != self.reviewed:
             return

@@ -159,3 +159,22 @@ def test_a_version_is_kept_where_there_was_no_plans_folder_yet(project: Project,
         desk.cell("plan", "Plan it", Person(reviews=[verdict("revise")]), plan="docs/p.md")
     assert [path.read_text() for path in (project.root / ".nbagent/plans/.history").iterdir()] == ["# One\n"]
     assert project.read("docs/p.md") == "# Two\n"
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "claude.md", "SKILL.md", "a\x1b[2J.md", "a\nb.md", "a\u202egpj.md"])
+@pytest.mark.parametrize("tool", ["write", "edit", "apply_patch"])
+def test_the_model_gives_its_plan_no_name_that_is_read_as_something_else(
+    project: Project, server: Server, tool: str, name: str
+) -> None:
+    path = f".nbagent/plans/{name}"
+    arguments = {
+        "write": {"filePath": path, "content": "mine\n"},
+        "edit": {"filePath": path, "oldString": "", "newString": "mine\n"},
+        "apply_patch": {"patchText": f"*** Begin Patch\n*** Add File: {path}\n+mine\n*** End Patch"},
+    }
+    with at_work(project, server([[call(tool, arguments[tool])], write_plan(), [say("done")]])) as desk:
+        person = Person()
+        desk.cell("plan", "fix recall", person)
+    assert person.tools(tool)[0].state == "error"
+    assert plan_of(project).read_text() == PLAN
+    assert plan_of(project).name.endswith("fix-recall.md")
