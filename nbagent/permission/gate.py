@@ -289,6 +289,8 @@ class Gate:
         return self._settle(ask, reply, step)
 
     def _settle(self, ask: Ask, reply: Reply, step: str) -> Reply:
+        if reply.answer not in ("once", "always", "reject"):
+            reply = replace(reply, answer="reject")  # whatever else it says, it allows nothing
         if reply.answer == "reject" and reply.by == "nobody":
             self._report(ask, "reject", reply.feedback, "nobody")
             found = [each for each in self.findings(ask.call) if each.action == "ask"]

@@ -123,7 +123,8 @@ async def decide(run: Run, plan: PlanFile, text: str) -> Decided:
                 f"Not approved: nobody is there to approve it. The plan stays at {plan.shown}; "
                 f"`nbagent approve {plan.shown}` approves it."
             )
-        if verdict.id != review.id or verdict.by == "nobody":
+        known = verdict.action in ("revise", "reject", "build", "later")  # whatever else it says, it approves nothing
+        if verdict.id != review.id or verdict.by == "nobody" or not known:
             _close(run, plan, "expire", review.id)
             continue
         if verdict.action in ("revise", "reject"):

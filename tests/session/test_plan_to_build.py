@@ -130,6 +130,8 @@ def test_a_person_who_is_gone_leaves_a_plan_that_waits(project: Project, server:
         lambda review: Verdict(review.id, "0" * 64, "build", text=review.text),
         lambda review: Verdict(review.id, "", "build", text=review.text),
         lambda review: Verdict(review.id, review.hash, "build", text=review.text, by="nobody"),
+        lambda review: Verdict(review.id, review.hash, "approve", text=review.text),  # type: ignore[arg-type]
+        lambda review: Verdict(review.id, review.hash, "", text=review.text),  # type: ignore[arg-type]
     ],
 )
 def test_a_verdict_on_something_else_approves_nothing(project: Project, server: Start, forge: Any) -> None:

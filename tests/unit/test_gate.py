@@ -229,6 +229,15 @@ async def test_a_reject_without_feedback_ends_the_step() -> None:
         await one.decide(edit("c.py"), step="s1")
 
 
+@pytest.mark.parametrize("answer", ["", "yes", "allow", "Once", "always "])
+async def test_an_answer_that_is_none_of_the_three_allows_nothing(answer: str) -> None:
+    person = Person(Reply(answer))  # type: ignore[arg-type]
+    of = gate(person)
+    with pytest.raises(Rejected):
+        await of.decide(bash("ls"), "step")
+    assert not list(of.approvals.list())
+
+
 async def test_a_reject_with_feedback_reaches_the_model() -> None:
     one = gate(Person(Reply("reject", feedback="use polars")))
     with pytest.raises(Rejected, match="use polars") as caught:
