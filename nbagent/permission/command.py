@@ -266,18 +266,18 @@ def is_plain_sed(script: Field) -> bool:
     return True
 
 
-def split_git(arguments: Sequence[Field]) -> tuple[list[Field], list[Field], Field | None]:
-    """Options of git itself, the rest from the subcommand on, and the folder that ``-C`` names."""
+def split_git(arguments: Sequence[Field]) -> tuple[list[Field], list[Field], list[Field]]:
+    """Options of git itself, the rest from the subcommand on, and the folders that ``-C`` names, each seen from the one before."""
     values = listed("git", "values")
-    rest, own, folder = list(arguments), [], None
+    rest, own, folders = list(arguments), list[Field](), list[Field]()
     while rest and rest[0].text.startswith("-"):
         word = rest.pop(0)
         own.append(word)
         if word.text in values and rest:
             own.append(rest.pop(0))
             if word.text == "-C":
-                folder = own[-1]
-    return own, rest, folder
+                folders.append(own[-1])
+    return own, rest, folders
 
 
 def has_odd_git_options(own: Sequence[Field]) -> bool:

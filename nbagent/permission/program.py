@@ -156,10 +156,10 @@ class Programs(Targets):
     def _program(self, fields: list[Field], state: State, context: Context) -> None:
         name = base_name(fields[0].text)
         if name == "git":
-            own, rest, folder = split_git(fields[1:])
-            if folder is not None:
-                state = self._stand(folder, state.copy())
+            own, rest, folders = split_git(fields[1:])
+            for folder in folders:
                 self._read(folder, state, False)
+                state = self._stand(folder, state.copy())
             self.repositories += [None] if state.folders is None else state.folders
             spelled, fields = fields, [fields[0], *rest]
             bucket = context.others if has_odd_git_options(own) else context.aliases

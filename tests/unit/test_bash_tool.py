@@ -428,3 +428,14 @@ def test_terminal_output_as_text(raw: str, read: str) -> None:
 def test_a_flood_is_told() -> None:
     outcome = Outcome(None, "y\n", None, False, 1.0, 50_000_000, 100 << 20, flooded=True)
     assert "printed more than 100 MB" in told(outcome, 1, confined=False)[0]
+
+
+@pytest.mark.parametrize("command", ["git -C inner -C deep status", "git -C deep -C ../inner/deep diff"])
+def test_git_goes_from_folder_to_folder(bare: Shell, command: str) -> None:
+    """Each ``-C`` is seen from the one before, so the repository that the last of them is in counts."""
+    repository = Repository(bare)
+    bare.put("inner/deep/c.py", "z = 1\n")
+    bare.put("deep/d.py", "z = 1\n")
+    repository.git("-C", "inner", "config", "filter.evil.clean", "touch ran")
+    with pytest.raises(Denied, match=re.escape("filter.evil.clean")):
+        bare.declare("bash", command=command, description="")

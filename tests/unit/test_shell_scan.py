@@ -449,6 +449,12 @@ def test_why_a_line_is_not_proven(line: str, reason: str, ground: Ground) -> Non
     assert reason in ground.scan(line).unproven and bool(reason) == bool(ground.scan(line).unproven)
 
 
+def test_git_goes_from_folder_to_folder(ground: Ground) -> None:
+    (ground.root.path / "src" / "inner").mkdir(parents=True, exist_ok=True)
+    (written,) = ground.scan("git -C src -C inner checkout -- x.py").writes
+    assert written.place is not None and written.place.pattern == "src/inner/x.py"
+
+
 async def test_lines_may_be_read_on_several_threads(ground: Ground) -> None:
     line = "cd src && for f in *.py; do cat $f | grep x > out; done"
     found = await asyncio.gather(*(asyncio.to_thread(ground.scan, line) for _ in range(50)))
