@@ -154,7 +154,7 @@ def test_new_archive_and_the_list(project: Project, server: Start) -> None:
     listed = project.nbagent("sessions", "--json", "--all")
     assert sorted(row["title"] for row in json.loads(listed.out)) == ["First", "Second"]
     table = project.nbagent("sessions")
-    assert "Second" in table.out and "1 sessions" in table.err and "MB" in table.err
+    assert "Second" in table.out and "1 session," in table.err and "MB" in table.err
 
 
 def test_export_in_every_form(project: Project, server: Start) -> None:
@@ -189,7 +189,7 @@ def test_pruning_old_sessions_says_what_it_freed(project: Project, server: Start
     assert "0 sessions and 0 snapshots deleted" in kept.out
     time.sleep(1.1)
     gone = project.nbagent("sessions", "prune", "--older", "1s")
-    assert gone.status == 0 and "1 sessions" in gone.out and "MB freed" in gone.out, gone.err
+    assert gone.status == 0 and "1 session " in gone.out and "MB freed" in gone.out, gone.err
     assert sessions(project) == []
     assert project.nbagent("sessions", "prune", "--older", "soon").status == 2
 
