@@ -383,6 +383,8 @@ class Watch:
     def kill(self) -> None:
         """End the whole tree: ask, then kill. At one stroke where that reaches nobody else; elsewhere everything is stopped first, so that
         it cannot multiply."""
+        with contextlib.suppress(OSError):  # what multiplies must not win by the number of its turns
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
         for pid in descendants():
             send(pid, signal.SIGTERM)
             send(pid, signal.SIGCONT)
@@ -517,6 +519,7 @@ def supervise(request: dict[str, Any], output: int, control: socket.socket, kern
     if trouble is None:
         watch.kill()
         watch.say(code=None, timed_out=False)
+        watch.kill_all(LAST_LIMIT)
         return
     if trouble:
         watch.drain(1.0)
@@ -526,8 +529,6 @@ def supervise(request: dict[str, Any], output: int, control: socket.socket, kern
         watch.listener = socket.recv_fds(ours, 1, 1)[1][0]
     end = watch.wait(request["timeout"])
     if end != "done" or watch.drain(STRAY_GRACE):
-        with contextlib.suppress(OSError):  # what multiplies must not win by the number of its turns
-            os.setpriority(os.PRIO_PROCESS, 0, -20)
         watch.kill()
     watch.say(code=None if end == "late" else watch.code, timed_out=end == "late")
     watch.kill_all(LAST_LIMIT)  # nobody waits for that
