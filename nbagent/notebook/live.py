@@ -29,7 +29,8 @@ from nbagent.notebook.record import MIME, fit, mimebundle
 from nbagent.notebook.words import UNFINISHED
 
 TARGET = "nbagent"
-PING_SECONDS = 1.0
+PING_SECONDS = 4.0
+"""A page that draws a long record on a busy machine answers nothing meanwhile, and is there all the same."""
 WATCH_SECONDS = 0.4
 REQUEST_SECONDS = 10.0
 
